@@ -1,0 +1,31 @@
+# The commands people use; each works as the first one on a fresh Debian 12 machine.
+PRESET ?= cpu
+BUILD_DIR = $(if $(filter cpu cuda,$(PRESET)),build,build-$(patsubst cpu-%,%,$(PRESET)))
+JOBS ?= $(shell nproc)
+
+.PHONY: help setup build demo test bench format clean
+
+help:
+	@echo "make build | demo | test | bench | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@cmake --preset $(PRESET) --log-level=WARNING
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+demo: build
+	@$(BUILD_DIR)/examples/quickstart
+
+test: build
+	@ctest --preset $(PRESET) -j $(JOBS)
+
+bench: build
+	@$(BUILD_DIR)/gluon bench step --model gpt124m --device cpu
+
+format: setup
+	@scripts/format.sh
+
+clean:
+	rm -rf build build-debug build-asan

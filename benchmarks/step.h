@@ -1,0 +1,49 @@
+// Benchmark of one optimizer step over the hidden matrices of a model, float32 gradients, momentum and parameters.
+//
+// Two sides run in turns, on the same gradients, with the same threads:
+//
+//   ours        gluon::Optimizer with the muon preset
+//   reference   the public Muon's way: one matrix at a time, Nesterov momentum, five Jordan steps with ordinary
+//               products, update
+//
+// The error of a side is the root mean square, over sampled matrices, of |P - U V^T|_F / sqrt(min(m, n)), with
+// U V^T from a float64 SVD of the same LMO input. The bound is the time of our arithmetic at the speed of a large
+// square product (at::mm) measured in the same run.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gluon::benchmarks {
+
+struct StepOptions {
+  std::string model = "gpt124m";  // gpt124m, gpt1b3 or cnn
+  std::string device = "cpu";
+  std::string orthogonalizer = "polar_express:5";
+  int64_t layers = 0;  // transformer blocks (cnn: convolutions); 0 is all of them
+  int64_t repeats = 3;
+};
+
+struct StepSide {
+  std::string name;
+  double milliseconds = 0;  // median
+  double gflops = 0;        // GFLOP/s of the arithmetic this side does
+  double error = 0;
+};
+
+struct StepResult {
+  int64_t matrices = 0;
+  int64_t parameters = 0;
+  int threads = 0;
+  StepSide ours;
+  StepSide reference;
+  double ratio = 0;  // reference / ours
+  double bound_milliseconds = 0;
+};
+
+/// Throws InputError on an unknown model or device, layers outside the model, or repeats < 1.
+StepResult run_step(const StepOptions& options);
+
+}  // namespace gluon::benchmarks

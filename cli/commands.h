@@ -1,0 +1,11 @@
+// The commands of the program: each adds its subcommand with a callback that runs it.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace gluon::cli {
+
+void add_bench(CLI::App& app);
+
+}  // namespace gluon::cli

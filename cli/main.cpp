@@ -1,0 +1,44 @@
+#include <ATen/Parallel.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cli/commands.h"
+#include "gluon/check.h"
+#include "gluon/version.h"
+
+namespace {
+
+// The cores this process may run on; LibTorch's own default counts physical packages wrongly on some machines.
+int available_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Gluon: layer-wise LMO optimizers (Muon, Scion and relatives)", "gluon"};
+  app.set_version_flag("--version", gluon::kVersion);
+  app.fallthrough();
+  int threads = available_cores();
+  app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, 4096));
+  app.parse_complete_callback([&] { at::set_num_threads(threads); });
+  gluon::cli::add_bench(app);
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::CallForHelp();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const gluon::InputError& error) {
+    std::cerr << "gluon: " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    // A failure inside a library below us: its first line says what, the rest is a backtrace.
+    const std::string text = error.what();
+    std::cerr << "gluon: internal error: " << text.substr(0, text.find('\n')) << '\n';
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,28 @@
+# What Gluon builds on; docs/design.md gives the reason for each.
+
+# LibTorch from the python package, when there is one and nobody said where to look.
+if(GLUON_CUDA AND NOT CMAKE_PREFIX_PATH)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
+                  OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
+endif()
+
+find_package(Torch 1.13 REQUIRED)
+if(GLUON_CUDA AND NOT TORCH_CUDA_LIBRARIES)
+  message(FATAL_ERROR "GLUON_CUDA is ON, but the LibTorch at ${TORCH_INSTALL_PREFIX} has no CUDA")
+endif()
+
+# The fast path on the CPU calls BLAS itself (symmetric products); cblas.h and OpenBLAS's thread control.
+find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas openblas-openmp openblas-pthread REQUIRED)
+find_library(OPENBLAS_LIBRARY openblas REQUIRED)
+# at::parallel_for is inline: without OpenMP here it would run on one thread.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
+if(GLUON_PROGRAM)
+  find_package(CLI11 REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+endif()
+if(GLUON_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,131 @@
+#include "gluon/geometry/geometry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+
+#include "gluon/check.h"
+#include "gluon/spec.h"
+
+namespace gluon {
+namespace {
+
+bool matches(const Rule& rule, const Layer& layer, std::span<const Layer> layers) {
+  const auto beside = [&](const Layer& other) { return other.role == *rule.beside; };
+  return glob_match(rule.pattern, layer.name) && (!rule.role || *rule.role == layer.role) &&
+         (!rule.rank || *rule.rank == layer.parameter.dim()) &&
+         (!rule.beside || std::any_of(layers.begin(), layers.end(), beside));
+}
+
+// What the rule selects by, as people would say it: "conv blocks.*" or "*".
+std::string selector(const Rule& rule) {
+  std::string text;
+  if (rule.role) text += join(role_name(*rule.role), " ");
+  if (rule.rank) text += join("rank ", *rule.rank, " ");
+  if (rule.pattern != "*" || text.empty()) text += rule.pattern + " ";
+  if (rule.beside) text += join("beside ", role_name(*rule.beside), " ");
+  text.pop_back();
+  return text;
+}
+
+std::string details(const Rule& rule) {
+  std::string text;
+  if (!rule.split.empty()) text += join("  split ", rule.split);
+  if (rule.weight_decay > 0) text += join("  weight decay ", number_text(rule.weight_decay));
+  if (rule.ball) text += join("  ball ", number_text(*rule.ball));
+  return text;
+}
+
+void validate(const Rule& rule) {
+  const std::string what = join("Geometry: rule '", selector(rule), "': ");
+  GLUON_CHECK(std::isfinite(rule.weight_decay) && rule.weight_decay >= 0, what,
+              "weight decay must be >= 0, got ", rule.weight_decay);
+  GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0, got ",
+              rule.ball.value_or(0));
+  GLUON_CHECK(!rule.ball || rule.weight_decay == 0, what, "a ball and a weight decay exclude each other");
+  GLUON_CHECK(!rule.ball || !rule.norm.is_adamw(), what, "AdamW has no norm ball");
+  GLUON_CHECK(rule.split.empty() || !rule.norm.is_adamw(), what, "AdamW works on entries; it needs no split");
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0;
+  std::size_t i = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t resume = 0;
+  while (i < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = i;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[i])) {
+      ++p;
+      ++i;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      i = ++resume;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+NormPtr NormChoice::resolve(const MatrixShape& shape, std::string_view orthogonalizer) const {
+  return norm_ ? norm_ : make_norm(name_, shape, orthogonalizer);
+}
+
+Geometry::Geometry(std::vector<Rule> rules, Momentum momentum)
+    : rules_(std::move(rules)), momentum_(momentum) {
+  GLUON_CHECK(!rules_.empty(), "Geometry: expected at least one rule, got none");
+  for (const Rule& rule : rules_) validate(rule);
+}
+
+std::vector<std::size_t> Geometry::assign(std::span<const Layer> layers) const {
+  std::vector<std::size_t> assignment;
+  for (const Layer& layer : layers) {
+    const auto rule = std::find_if(rules_.begin(), rules_.end(),
+                                   [&](const Rule& candidate) { return matches(candidate, layer, layers); });
+    GLUON_CHECK(rule != rules_.end(), "Geometry: no rule for layer '", layer.name, "' (role ",
+                role_name(layer.role), ", shape ", layer.parameter.sizes(),
+                "); add a rule that matches it, or {.norm = \"adamw\"} as the last one");
+    assignment.push_back(static_cast<std::size_t>(rule - rules_.begin()));
+  }
+  return assignment;
+}
+
+std::string Geometry::routing_report(std::span<const Layer> layers) const {
+  const std::vector<std::size_t> assignment = assign(layers);
+  std::size_t selector_width = 5;
+  std::size_t norm_width = 4;
+  std::size_t radius_width = 6;
+  for (const std::size_t index : assignment) {
+    selector_width = std::max(selector_width, selector(rules_[index]).size());
+    norm_width = std::max(norm_width, rules_[index].norm.name().size());
+    radius_width = std::max(radius_width, rules_[index].radius->name().size());
+  }
+  std::ostringstream out;
+  const auto line = [&](const auto& group, const auto& norm, const auto& radius, const auto& count,
+                        const auto& parameters, const std::string& rest) {
+    out << std::left << std::setw(static_cast<int>(selector_width)) << group << "  "
+        << std::setw(static_cast<int>(norm_width)) << norm << "  "
+        << std::setw(static_cast<int>(radius_width)) << radius << std::right << std::setw(8) << count
+        << std::setw(14) << parameters << rest << '\n';
+  };
+  line("group", "norm", "radius", "layers", "parameters", "");
+  for (std::size_t index = 0; index < rules_.size(); ++index) {
+    int64_t count = 0;
+    int64_t parameters = 0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (assignment[i] != index) continue;
+      ++count;
+      parameters += layers[i].parameter.numel();
+    }
+    const Rule& rule = rules_[index];
+    if (count > 0)
+      line(selector(rule), rule.norm.name(), rule.radius->name(), count, parameters, details(rule));
+  }
+  return out.str();
+}
+
+}  // namespace gluon

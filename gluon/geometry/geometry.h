@@ -1,0 +1,93 @@
+// Geometry: which norm measures which layer, and how far each layer moves.
+//
+// An ordered list of rules; the first rule that matches a layer decides. A layer that no rule matches is an
+// error: nothing is ever trained by accident. routing_report() shows people what was decided.
+//
+//   Geometry({{.pattern = "blocks.*.attn.qkv.weight", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.02,
+//              .split = "qkv"},
+//             {.role = Role::kHidden, .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.02},
+//             {.role = Role::kEmbedding, .norm = "scaled(n,max_entry)", .radius = 1.0},
+//             {.norm = "adamw", .radius = 3e-4}});
+//
+// Presets (update/presets.h) are functions that return a Geometry.
+
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gluon/check.h"
+#include "gluon/geometry/layer.h"
+#include "gluon/lmo/norm.h"
+#include "gluon/momentum/momentum.h"
+#include "gluon/radius/radius.h"
+
+namespace gluon {
+
+/// A norm by name, resolved for the shape of each layer, or a norm object of the user's own.
+class NormChoice {
+ public:
+  NormChoice(std::string name) : name_(std::move(name)) {}  // NOLINT(google-explicit-constructor)
+  NormChoice(const char* name) : name_(name) {}             // NOLINT(google-explicit-constructor)
+  template <std::derived_from<Norm> AnyNorm>
+  NormChoice(std::shared_ptr<AnyNorm> norm) : norm_(std::move(norm)) {  // NOLINT(google-explicit-constructor)
+    GLUON_CHECK(norm_ != nullptr, "Rule: expected a norm, got none");
+    name_ = norm_->name();
+  }
+
+  /// "adamw" is no norm: such layers are left to AdamW, whose learning rate is the rule's radius.
+  bool is_adamw() const { return name_ == "adamw"; }
+
+  /// The name as it was given, width factors not yet evaluated.
+  const std::string& name() const { return name_; }
+
+  /// The norm for matrices of `shape`; see make_norm().
+  NormPtr resolve(const MatrixShape& shape, std::string_view orthogonalizer) const;
+
+ private:
+  std::string name_;
+  NormPtr norm_;
+};
+
+/// What a layer must be to match, and what happens to it then.
+struct Rule {
+  std::string pattern = "*";    // glob on the layer's name: * any characters, ? one
+  std::optional<Role> role;     // only layers with this role
+  std::optional<int64_t> rank;  // only parameters with this many dimensions
+  std::optional<Role> beside;   // only in models that also have a layer with this role
+
+  NormChoice norm = "spectral";
+  Radius radius = 0.02;
+  std::string split;           // see split_blocks()
+  double weight_decay = 0;     // decoupled: X <- (1 - weight_decay t) X + t lmo
+  std::optional<double> ball;  // constrained to |X| <= ball (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
+};
+
+class Geometry {
+ public:
+  /// `momentum` is what the optimizer uses when its options say nothing else. Throws InputError when there are
+  /// no rules, a decay is negative, a ball is not positive or both are given.
+  explicit Geometry(std::vector<Rule> rules, Momentum momentum = Momentum::ema(0.9));
+
+  const std::vector<Rule>& rules() const { return rules_; }
+  const Momentum& momentum() const { return momentum_; }
+
+  /// The index of the rule for each layer. Throws InputError naming the first layer without one.
+  std::vector<std::size_t> assign(std::span<const Layer> layers) const;
+
+  /// One line per group of layers with the same rule: pattern, norm, radius, layers, parameters.
+  std::string routing_report(std::span<const Layer> layers) const;
+
+ private:
+  std::vector<Rule> rules_;
+  Momentum momentum_;
+};
+
+/// Whether `name` matches the glob `pattern` as a whole.
+bool glob_match(std::string_view pattern, std::string_view name);
+
+}  // namespace gluon

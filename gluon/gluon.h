@@ -1,0 +1,20 @@
+// Gluon: layer-wise LMO optimizers. This header includes the stages in the order of the flow:
+//
+//   gradient -> momentum -> LMO direction -> radius -> update
+
+#pragma once
+
+#include "gluon/check.h"
+#include "gluon/geometry/geometry.h"
+#include "gluon/geometry/layer.h"
+#include "gluon/lmo/norm.h"
+#include "gluon/lmo/orthogonalize/orthogonalizer.h"
+#include "gluon/momentum/momentum.h"
+#include "gluon/radius/radius.h"
+#include "gluon/radius/schedule.h"
+#include "gluon/update/batch_step.h"
+#include "gluon/update/initialize.h"
+#include "gluon/update/optimizer.h"
+#include "gluon/update/presets.h"
+#include "gluon/update/torch_adapter.h"
+#include "gluon/version.h"

@@ -1,0 +1,49 @@
+// Orthogonalizer: the polar factor of a batch of matrices, the work inside the spectral norm's LMO.
+//
+// For G = U S V^T (reduced SVD, only the non-zero singular values) the polar factor is U V^T. Exactly it
+// costs an SVD; the iterations reach it with matrix products alone, by odd quintic polynomials of the
+// singular values:
+//
+//   X <- a X + b (X X^T) X + c (X X^T)^2 X          s <- a s + b s^3 + c s^5
+//
+// Every implementation is scale-invariant (the input is normalised in its own precision, with no epsilon
+// added), maps zero to zero and leaves its argument alone.
+//
+//   svd                      exact
+//   newton_schulz[:T]        T steps (5) with Jordan's coefficients, as public Muon: ends in 0.68..1.13
+//   polar_express[:T[:L]]    T steps (5), optimal for singular values in [L, 1] after normalisation; L is 1e-3,
+//                            and 1e-4 from 8 steps on
+//   gram:NAME, direct:NAME   an iteration forced into one of its two forms; alone it picks the cheaper one
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace gluon {
+
+class Orthogonalizer {
+ public:
+  virtual ~Orthogonalizer() = default;
+
+  /// The polar factor of each matrix of `batch` (b, m, n), same shape and dtype; half precision is computed
+  /// in float32. Throws InputError unless `batch` is a floating point tensor of rank 3.
+  at::Tensor polar(const at::Tensor& batch) const;
+
+  /// The name that make_orthogonalizer() turns back into this object.
+  virtual std::string name() const = 0;
+
+ private:
+  /// `batch` is (b, m, n), contiguous, float32 or float64, and not empty.
+  virtual at::Tensor compute_polar(const at::Tensor& batch) const = 0;
+};
+
+using OrthogonalizerPtr = std::shared_ptr<const Orthogonalizer>;
+
+/// The orthogonalizer called `name` (the table above). Throws InputError that lists what is allowed.
+OrthogonalizerPtr make_orthogonalizer(std::string_view name);
+
+}  // namespace gluon

@@ -1,0 +1,16 @@
+// Euclidean lengths that neither overflow nor underflow: entries are divided by the largest one before squaring,
+// so that gradients of 1e-30 and 1e30 have a length in float32 too.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gluon {
+
+/// l2 length of x along `dims`, kept as dimensions of size 1.
+at::Tensor safe_length(const at::Tensor& x, at::IntArrayRef dims);
+
+/// x divided by its l2 length along `dims`; zero where that length is zero.
+at::Tensor safe_normalized(const at::Tensor& x, at::IntArrayRef dims);
+
+}  // namespace gluon

@@ -1,0 +1,29 @@
+#include "gluon/lmo/scaled.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "gluon/check.h"
+#include "gluon/spec.h"
+
+namespace gluon {
+
+ScaledNorm::ScaledNorm(double factor, NormPtr base) : factor_(factor), base_(std::move(base)) {
+  GLUON_CHECK(std::isfinite(factor_) && factor_ > 0, "scaled: the factor must be > 0, got ", factor_);
+  GLUON_CHECK(base_ != nullptr, "scaled: expected a norm, got none");
+}
+
+std::string ScaledNorm::name() const {
+  return join("scaled(", number_text(factor_), ",", base_->name(), ")");
+}
+
+at::Tensor ScaledNorm::compute_norm(const at::Tensor& x) const { return base_->norm(x).mul_(factor_); }
+
+at::Tensor ScaledNorm::compute_dual_norm(const at::Tensor& g) const {
+  return base_->dual_norm(g).div_(factor_);
+}
+
+at::Tensor ScaledNorm::compute_lmo(const at::Tensor& g) const { return base_->lmo(g).div_(factor_); }
+
+}  // namespace gluon

@@ -1,0 +1,61 @@
+// RadiusRule: how far a layer moves in one step, measured in its own norm.
+//
+//   name                        t
+//   0.02                        0.02
+//   power(t)                    t (k+1)^(-3/4)                             paper: theorem 3
+//   smooth(L0,L1)               |g|* / (L0 + L1 |g|*)                      paper: theorem 1
+//   relative_noise(L0,L1,z)     (1-z) |g|* / (L0 + (1+z) L1 |g|*)          paper: theorem 2
+//
+// The last two are stated for the gradient itself (momentum "none"); with momentum, |g|* is the momentum's dual
+// norm. A schedule (schedule.h) multiplies whatever the rule says.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gluon/update/batch_step.h"
+
+namespace gluon {
+
+class RadiusRule {
+ public:
+  virtual ~RadiusRule() = default;
+
+  /// One radius per matrix of the batch: (c), on its device, without host synchronisation.
+  virtual at::Tensor radius(const BatchStep& batch) const = 0;
+
+  /// The radius where it is always the same.
+  virtual std::optional<double> constant() const { return std::nullopt; }
+
+  /// The name that make_radius() turns back into this rule.
+  virtual std::string name() const = 0;
+};
+
+/// Handle to a radius rule; a plain number is a constant radius.
+class Radius {
+ public:
+  Radius(double constant);  // NOLINT(google-explicit-constructor): {.radius = 0.02} reads as it should
+  Radius(std::shared_ptr<const RadiusRule> rule);  // NOLINT(google-explicit-constructor)
+
+  const RadiusRule& operator*() const { return *rule_; }
+  const RadiusRule* operator->() const { return rule_.get(); }
+
+ private:
+  std::shared_ptr<const RadiusRule> rule_;
+};
+
+/// Each throws InputError on constants outside its theorem: t > 0; L0, L1 >= 0 and not both 0; 0 <= zeta < 1.
+Radius constant_radius(double t);
+Radius power_radius(double t);
+Radius smooth_radius(double l0, double l1);
+Radius relative_noise_radius(double l0, double l1, double zeta);
+
+/// Inverse of RadiusRule::name(). Throws InputError that lists the names.
+Radius make_radius(std::string_view name);
+
+}  // namespace gluon

@@ -1,0 +1,71 @@
+#include "gluon/update/adamw.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "gluon/check.h"
+#include "gluon/precision.h"
+
+namespace gluon {
+
+void AdamWOptions::validate() const {
+  GLUON_CHECK(beta1 >= 0 && beta1 < 1, "AdamW: beta1 must be in [0, 1), got ", beta1);
+  GLUON_CHECK(beta2 >= 0 && beta2 < 1, "AdamW: beta2 must be in [0, 1), got ", beta2);
+  GLUON_CHECK(std::isfinite(eps) && eps > 0, "AdamW: eps must be > 0, got ", eps);
+}
+
+AdamW::AdamW(const AdamWOptions& options) : options_(options) { options_.validate(); }
+
+void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_decay) {
+  const at::Tensor& parameter = layer.parameter;
+  const at::Tensor zeros =
+      at::zeros(parameter.sizes(),
+                parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
+  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone()});
+}
+
+void AdamW::step(double multiplier) {
+  for (Entry& entry : entries_) {
+    at::Tensor parameter = entry.layer.parameter;
+    if (!parameter.grad().defined()) continue;
+    const at::Tensor gradient = parameter.grad().to(entry.first.scalar_type());
+    const auto j = static_cast<double>(++entry.steps);
+    const double rate = entry.last_learning_rate = entry.learning_rate * multiplier;
+    entry.first.lerp_(gradient, 1 - options_.beta1);
+    entry.second.mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+    const double first_correction = 1 - std::pow(options_.beta1, j);
+    const double second_correction = 1 - std::pow(options_.beta2, j);
+    at::Tensor ratio = entry.second.sqrt().div_(std::sqrt(second_correction)).add_(options_.eps);
+    at::div_out(ratio, entry.first, ratio);
+    if (entry.weight_decay > 0) parameter.mul_(1 - rate * entry.weight_decay);
+    parameter.add_(ratio, -rate / first_correction);
+  }
+}
+
+void AdamW::list(std::map<std::string, std::vector<int64_t>>& entries) const {
+  for (const Entry& entry : entries_) {
+    entries["adamw.first/" + entry.layer.name] = entry.first.sizes().vec();
+    entries["adamw.second/" + entry.layer.name] = entry.second.sizes().vec();
+    entries["adamw.steps/" + entry.layer.name] = {};
+  }
+}
+
+void AdamW::save(OptimizerState& state) const {
+  for (const Entry& entry : entries_) {
+    state.tensors["adamw.first/" + entry.layer.name] = entry.first.clone();
+    state.tensors["adamw.second/" + entry.layer.name] = entry.second.clone();
+    state.tensors["adamw.steps/" + entry.layer.name] = at::scalar_tensor(entry.steps, at::kLong);
+  }
+}
+
+void AdamW::load(const OptimizerState& state) {
+  for (Entry& entry : entries_) {
+    const at::IntArrayRef sizes = entry.layer.parameter.sizes();
+    entry.first.copy_(state.find("adamw.first/" + entry.layer.name, sizes));
+    entry.second.copy_(state.find("adamw.second/" + entry.layer.name, sizes));
+    entry.steps = state.find("adamw.steps/" + entry.layer.name, {}).item<int64_t>();
+  }
+}
+
+}  // namespace gluon

@@ -1,0 +1,61 @@
+// AdamW for the layers a geometry leaves to it (Loshchilov and Hutter, decoupled weight decay).
+//
+//   m <- beta1 m + (1 - beta1) g            v <- beta2 v + (1 - beta2) g^2
+//   X <- (1 - lr decay) X - lr (m / (1 - beta1^j)) / (sqrt(v / (1 - beta2^j)) + eps)
+//
+// j counts the steps in which the layer had a gradient. The learning rate is the rule's radius times the schedule.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gluon/geometry/layer.h"
+#include "gluon/update/state.h"
+
+namespace gluon {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+
+  /// Throws InputError unless 0 <= beta < 1 and eps > 0.
+  void validate() const;
+};
+
+class AdamW {
+ public:
+  explicit AdamW(const AdamWOptions& options);
+
+  void add_layer(const Layer& layer, double learning_rate, double weight_decay);
+
+  /// Moves every layer that has a gradient.
+  void step(double multiplier);
+
+  struct Entry {
+    Layer layer;
+    double learning_rate;
+    double weight_decay;
+    at::Tensor first;   // m, float32 or the parameter's float64
+    at::Tensor second;  // v
+    int64_t steps = 0;  // j
+    double last_learning_rate = 0;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }
+
+  /// Names and sizes of the entries "adamw.first/<layer>", "adamw.second/<layer>" and "adamw.steps/<layer>" of a
+  /// state, and copies to and from them.
+  void list(std::map<std::string, std::vector<int64_t>>& entries) const;
+  void save(OptimizerState& state) const;
+  void load(const OptimizerState& state);
+
+ private:
+  AdamWOptions options_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace gluon

@@ -1,0 +1,13 @@
+#include "gluon/update/batch_step.h"
+
+#include <ATen/ATen.h>
+
+namespace gluon {
+
+at::Tensor BatchStep::momentum_dual_norm() const {
+  // One batched dot product per matrix: no (c, m, n) temporary.
+  const int64_t c = momentum.size(0);
+  return at::bmm(momentum.reshape({c, 1, -1}), direction.reshape({c, -1, 1})).flatten().neg_();
+}
+
+}  // namespace gluon

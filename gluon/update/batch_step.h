@@ -1,0 +1,38 @@
+// BatchStep: what one optimizer step knows about one batch of layers, filled top to bottom.
+//
+// A batch is the layers with the same matrix shape, norm, rule, dtype and device; c is its number of matrices.
+// Radius rules read what stands above `radius`; observers see all of it after the parameters have moved.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "gluon/geometry/layer.h"
+#include "gluon/lmo/norm.h"
+
+namespace gluon {
+
+struct BatchStep {
+  std::span<const Block> blocks;      // the c matrices' places in their layers
+  const Norm* norm = nullptr;         // the norm they share
+  int64_t step = 0;                   // k = 0, 1, ...
+  std::vector<at::Tensor> gradients;  // one per block, shaped as its part of the parameter
+  at::Tensor momentum;                // (c, m, n) the LMO's input
+  at::Tensor direction;               // (c, m, n) lmo(momentum)
+  at::Tensor radius;                  // (c)       t, on the layers' device
+
+  /// |momentum|* of each matrix, (c), as -<momentum, direction>: free, and as exact as the LMO was.
+  at::Tensor momentum_dual_norm() const;
+};
+
+/// Watches steps; must not change what it sees. A run with an observer is bit-identical to one without.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  virtual void after_step(const BatchStep& batch) = 0;
+};
+
+}  // namespace gluon

@@ -1,0 +1,26 @@
+// Initial weights on the norm ball, as Scion starts.
+//
+// A random point of the sphere |X| = ball is ball lmo(N) for Gaussian N: an orthogonal matrix for the spectral
+// norm, random signs for max_entry, random unit rows for rows. Biases (vectors whose name ends in "bias") start
+// at zero; other vectors and scalars, such as the gains of a normalization, keep their values.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "gluon/geometry/geometry.h"
+
+namespace gluon {
+
+struct InitializeOptions {
+  double ball = 1;  // |X| at the start, for rules that have no ball of their own
+  uint64_t seed = 0;
+};
+
+/// Overwrites the parameters of all layers that have a norm; layers left to AdamW stay as they are. The same
+/// seed gives the same weights, whatever the order of the layers. Throws InputError on a layer without a rule.
+void initialize(std::span<const Layer> layers, const Geometry& geometry,
+                const InitializeOptions& options = {});
+
+}  // namespace gluon

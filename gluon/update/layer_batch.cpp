@@ -1,0 +1,134 @@
+#include "gluon/update/layer_batch.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "gluon/precision.h"
+
+namespace gluon {
+namespace {
+
+// Momentum and directions of half precision parameters are kept in float32.
+at::TensorOptions stack_options(const at::Tensor& parameter) {
+  return parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type()));
+}
+
+// parameter += radius direction, in one pass where the types agree (addcmul_ mixes none on LibTorch 1.13).
+void add_scaled(at::Tensor& parameter, const at::Tensor& direction, const at::Tensor& radius) {
+  if (parameter.scalar_type() == direction.scalar_type()) {
+    parameter.addcmul_(direction, radius);
+  } else {
+    parameter.add_(direction * radius);
+  }
+}
+
+}  // namespace
+
+LayerBatch::LayerBatch(std::vector<Block> blocks, NormPtr norm, const Rule& rule, const Momentum& momentum)
+    : blocks_(std::move(blocks)), norm_(std::move(norm)), rule_(rule), momentum_(momentum) {
+  const auto count = static_cast<int64_t>(blocks_.size());
+  const MatrixShape& shape = blocks_.front().shape;
+  const at::TensorOptions options = stack_options(blocks_.front().layer.parameter);
+  if (momentum_.keeps_buffer()) buffer_ = at::zeros({count, shape.rows, shape.cols}, options);
+  last_radius_ = at::zeros({count}, options);
+}
+
+std::vector<std::span<const Block>> LayerBatch::runs(int64_t scratch_bytes) const {
+  const MatrixShape& shape = blocks_.front().shape;
+  const int64_t stacks = momentum_.input_is_buffer() ? 1 : 2;  // the direction, and the LMO's input
+  const int64_t bytes = shape.rows * shape.cols * stacks * static_cast<int64_t>(last_radius_.element_size());
+  const auto most = static_cast<std::size_t>(std::max<int64_t>(scratch_bytes / bytes, 1));
+
+  std::vector<std::span<const Block>> runs;
+  for (std::size_t first = 0; first < blocks_.size();) {
+    std::size_t end = first;
+    while (end < blocks_.size() && end - first < most && blocks_[end].layer.parameter.grad().defined()) ++end;
+    if (end > first) runs.emplace_back(blocks_.data() + first, end - first);
+    first = std::max(end, first + (end == first ? 1 : 0));
+  }
+  return runs;
+}
+
+BatchStep LayerBatch::gather_gradients(std::span<const Block> run, int64_t step) const {
+  BatchStep batch{run, norm_.get(), step, {}, {}, {}, {}};
+  for (const Block& block : run) batch.gradients.push_back(block.of(block.layer.parameter.grad()));
+  return batch;
+}
+
+void LayerBatch::accumulate_momentum(BatchStep& batch) {
+  const auto count = static_cast<int64_t>(batch.blocks.size());
+  const at::Tensor buffer = momentum_.keeps_buffer() ? part(buffer_, batch.blocks) : at::Tensor();
+  if (momentum_.input_is_buffer()) {
+    batch.momentum = buffer;
+  } else {
+    const MatrixShape& shape = blocks_.front().shape;
+    batch.momentum = at::empty({count, shape.rows, shape.cols}, last_radius_.options());
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const at::Tensor& gradient = batch.gradients[static_cast<std::size_t>(i)];
+    at::Tensor kept;
+    if (buffer.defined()) {
+      kept = slot(buffer, i, gradient.sizes());
+      momentum_.accumulate(kept, gradient, batch.step);
+    }
+    if (!momentum_.input_is_buffer()) {
+      momentum_.write_input(slot(batch.momentum, i, gradient.sizes()), kept, gradient, batch.step);
+    }
+  }
+}
+
+void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
+  batch.radius = rule_.radius->radius(batch).mul_(multiplier);
+  if (rule_.ball) batch.radius.clamp_max_(*rule_.ball);  // a longer step would leave the ball
+  part(last_radius_, batch.blocks).copy_(batch.radius);
+}
+
+void LayerBatch::move_parameters(const BatchStep& batch) const {
+  const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
+  at::Tensor shrink;
+  if (decay > 0) shrink = 1 - batch.radius * decay;
+  for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
+    if (decay > 0) parameter.mul_(shrink[index]);
+    add_scaled(parameter, slot(batch.direction, index, parameter.sizes()), batch.radius[index]);
+  }
+}
+
+void LayerBatch::list(std::map<std::string, std::vector<int64_t>>& entries) const {
+  if (!buffer_.defined()) return;
+  for (const Block& block : blocks_) {
+    entries["momentum/" + block.layer.name] = block.layer.parameter.sizes().vec();
+  }
+}
+
+void LayerBatch::save(OptimizerState& state) const {
+  if (!buffer_.defined()) return;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const Layer& layer = blocks_[i].layer;
+    at::Tensor& whole = state.tensors["momentum/" + layer.name];
+    if (!whole.defined()) whole = at::empty(layer.parameter.sizes(), buffer_.options());
+    at::Tensor target = blocks_[i].of(whole);
+    target.copy_(slot(buffer_, static_cast<int64_t>(i), target.sizes()));
+  }
+}
+
+void LayerBatch::load(const OptimizerState& state) {
+  if (!buffer_.defined()) return;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const Layer& layer = blocks_[i].layer;
+    const at::Tensor source = blocks_[i].of(state.find("momentum/" + layer.name, layer.parameter.sizes()));
+    slot(buffer_, static_cast<int64_t>(i), source.sizes()).copy_(source);
+  }
+}
+
+at::Tensor LayerBatch::part(const at::Tensor& stacked, std::span<const Block> run) const {
+  return stacked.narrow(0, run.data() - blocks_.data(), static_cast<int64_t>(run.size()));
+}
+
+at::Tensor LayerBatch::slot(const at::Tensor& stacked, int64_t index, at::IntArrayRef sizes) {
+  return stacked.select(0, index).view(sizes);
+}
+
+}  // namespace gluon

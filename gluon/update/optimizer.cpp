@@ -1,0 +1,226 @@
+#include "gluon/update/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <tuple>
+
+#include "gluon/check.h"
+
+namespace gluon {
+namespace {
+
+void check_parameters(std::span<const Layer> layers) {
+  GLUON_CHECK(!layers.empty(), "Optimizer: expected at least one layer, got none");
+  std::set<std::string> names;
+  std::map<const void*, std::string> seen;
+  for (const auto& [name, parameter, role] : layers) {
+    GLUON_CHECK(names.insert(name).second, "Optimizer: two layers are called '", name, "'");
+    GLUON_CHECK(parameter.defined(), "Optimizer: layer '", name, "' has no parameter");
+    GLUON_CHECK(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()),
+                "Optimizer: layer '", name, "' must be a dense floating point tensor, got ",
+                parameter.scalar_type(), " ", parameter.layout());
+    GLUON_CHECK(parameter.numel() > 0, "Optimizer: layer '", name, "' has no entries, shape ",
+                parameter.sizes());
+    const auto [other, fresh] = seen.emplace(parameter.unsafeGetTensorImpl(), name);
+    GLUON_CHECK(fresh, "Optimizer: layers '", other->second, "' and '", name,
+                "' share one parameter; list it once");
+  }
+}
+
+void check_ball(const Rule& rule) {
+  const auto t = rule.radius->constant();
+  GLUON_CHECK(!rule.ball || !t || *t <= *rule.ball, "Optimizer: radius ", t.value_or(0), " of rule '",
+              rule.pattern, "' must not exceed its ball ", rule.ball.value_or(0));
+}
+
+}  // namespace
+
+void OptimizerOptions::validate() const {
+  GLUON_CHECK(scratch_bytes >= 1, "OptimizerOptions: scratch_bytes must be >= 1, got ", scratch_bytes);
+  adamw.validate();
+}
+
+Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options)
+    : layers_(std::move(layers)),
+      geometry_(std::move(geometry)),
+      options_(std::move(options)),
+      adamw_(options_.adamw) {
+  options_.validate();
+  check_parameters(layers_);
+  for (const Layer& layer : layers_) {
+    const at::Tensor& parameter = layer.parameter;
+    expected_.push_back({parameter.sizes().vec(), parameter.scalar_type(), parameter.device()});
+  }
+  add_layer_batches(geometry_.assign(layers_));
+}
+
+void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
+  // Blocks that are alike step together; the key is the order of the batches, so that runs repeat exactly.
+  using Key = std::tuple<std::size_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
+  std::map<Key, std::pair<NormPtr, std::vector<Block>>> groups;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    const Rule& rule = geometry_.rules()[assignment[i]];
+    if (rule.norm.is_adamw()) {
+      const auto rate = rule.radius->constant();
+      GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
+                  rule.radius->name());
+      adamw_.add_layer(layer, *rate, rule.weight_decay);
+      continue;
+    }
+    check_ball(rule);
+    for (Block& block : split_blocks(layer, rule.split)) {
+      NormPtr norm = rule.norm.resolve(block.shape, options_.orthogonalizer);
+      Key key{assignment[i],
+              block.shape.rows,
+              block.shape.cols,
+              norm->name(),
+              layer.parameter.scalar_type(),
+              layer.parameter.device().str()};
+      auto& [shared_norm, blocks] = groups[key];
+      if (!shared_norm) shared_norm = std::move(norm);
+      blocks.push_back(std::move(block));
+    }
+  }
+  const Momentum momentum = options_.momentum.value_or(geometry_.momentum());
+  for (auto& [key, group] : groups) {
+    batches_.emplace_back(std::move(group.second), group.first, geometry_.rules()[std::get<0>(key)],
+                          momentum);
+  }
+}
+
+void Optimizer::step() {
+  const at::NoGradGuard no_grad;
+  check_layers();
+  if (const std::string layer = first_non_finite_layer(); !layer.empty()) {
+    GLUON_CHECK(options_.non_finite == NonFinite::kSkip, "Optimizer: the gradient of layer '", layer,
+                "' holds NaN or Inf at step ", step_, "; nothing was updated");
+    ++skipped_;
+    return;
+  }
+  const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
+  for (LayerBatch& layers : batches_) {
+    for (const auto& run : layers.runs(options_.scratch_bytes)) {
+      BatchStep batch = layers.gather_gradients(run, step_);
+      layers.accumulate_momentum(batch);
+      batch.direction = layers.norm().lmo(batch.momentum);
+      layers.choose_radius(batch, multiplier);
+      layers.move_parameters(batch);
+      for (const auto& observer : observers_) observer->after_step(batch);
+    }
+  }
+  adamw_.step(multiplier);
+  ++step_;
+}
+
+void Optimizer::check_layers() {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto& [name, parameter, role] = layers_[i];
+    const auto& [sizes, dtype, device] = expected_[i];
+    GLUON_CHECK(parameter.sizes() == at::IntArrayRef(sizes) && parameter.scalar_type() == dtype &&
+                    parameter.device() == device,
+                "Optimizer: layer '", name, "' was ", at::IntArrayRef(sizes), " ", dtype, " on ", device,
+                " at the start and is now ", parameter.sizes(), " ", parameter.scalar_type(), " on ",
+                parameter.device());
+    const at::Tensor& gradient = parameter.grad();
+    if (!gradient.defined()) {
+      if (reported_.insert(name).second) warn(join("layer '", name, "' has no gradient; it is skipped"));
+      continue;
+    }
+    GLUON_CHECK(gradient.layout() == at::kStrided && gradient.sizes() == parameter.sizes() &&
+                    gradient.device() == device && at::isFloatingType(gradient.scalar_type()),
+                "Optimizer: layer '", name, "' needs a dense floating point gradient ", parameter.sizes(),
+                " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(), " ",
+                gradient.sizes(), " on ", gradient.device());
+  }
+}
+
+std::string Optimizer::first_non_finite_layer() const {
+  // One pass per gradient and one transfer for all: the extremes are finite exactly when every entry is.
+  std::vector<at::Tensor> finite;
+  std::vector<std::size_t> index;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const at::Tensor& gradient = layers_[i].parameter.grad();
+    if (!gradient.defined()) continue;
+    const auto [least, largest] = at::aminmax(gradient.flatten());
+    finite.push_back(
+        at::isfinite(least).logical_and_(at::isfinite(largest)).to(layers_[0].parameter.device()));
+    index.push_back(i);
+  }
+  if (finite.empty()) return {};
+  const at::Tensor flags = at::stack(finite).cpu();
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (!flags[static_cast<int64_t>(i)].item<bool>()) return layers_[index[i]].name;
+  }
+  return {};
+}
+
+void Optimizer::zero_grad() {
+  for (Layer& layer : layers_) layer.parameter.mutable_grad() = at::Tensor();
+}
+
+std::string Optimizer::routing_report() const { return geometry_.routing_report(layers_); }
+
+std::vector<LayerRadius> Optimizer::effective_radii() const {
+  std::vector<LayerRadius> radii;
+  for (const LayerBatch& layers : batches_) {
+    const at::Tensor values = layers.last_radius().to(at::kCPU, at::kDouble);
+    for (std::size_t i = 0; i < layers.blocks().size(); ++i) {
+      radii.push_back({layers.blocks()[i].name, values.data_ptr<double>()[i]});
+    }
+  }
+  for (const AdamW::Entry& entry : adamw_.entries())
+    radii.push_back({entry.layer.name, entry.last_learning_rate});
+  return radii;
+}
+
+void Optimizer::set_radius_multiplier(double multiplier) {
+  GLUON_CHECK(std::isfinite(multiplier) && multiplier >= 0,
+              "Optimizer: the radius multiplier must be >= 0, got ", multiplier);
+  radius_multiplier_ = multiplier;
+}
+
+void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {
+  GLUON_CHECK(observer != nullptr, "Optimizer: expected an observer, got none");
+  observers_.push_back(std::move(observer));
+}
+
+OptimizerState Optimizer::state() const {
+  OptimizerState state;
+  state.step = step_;
+  for (const LayerBatch& layers : batches_) layers.save(state);
+  adamw_.save(state);
+  return state;
+}
+
+void Optimizer::load_state(const OptimizerState& state) {
+  GLUON_CHECK(state.version >= 1 && state.version <= OptimizerState::kVersion, "optimizer state: version ",
+              state.version, " is not one of 1..", OptimizerState::kVersion);
+  GLUON_CHECK(state.step >= 0, "optimizer state: step must be >= 0, got ", state.step);
+  std::map<std::string, std::vector<int64_t>> expected;
+  for (const LayerBatch& layers : batches_) layers.list(expected);
+  adamw_.list(expected);
+  for (const auto& [name, sizes] : expected) (void)state.find(name, sizes);
+  for (const auto& [name, tensor] : state.tensors) {
+    GLUON_CHECK(expected.count(name) == 1, "optimizer state: '", name,
+                "' belongs to no layer of this optimizer");
+  }
+  for (LayerBatch& layers : batches_) layers.load(state);
+  adamw_.load(state);
+  step_ = state.step;
+}
+
+void Optimizer::warn(const std::string& sentence) const {
+  if (options_.warn) {
+    options_.warn(sentence);
+  } else {
+    std::clog << "gluon: " << sentence << '\n';
+  }
+}
+
+}  // namespace gluon

@@ -1,0 +1,114 @@
+// Optimizer: the loop. One step takes every layer's gradient to its update,
+//
+//   gradient -> momentum -> LMO direction -> radius -> update          X_i <- X_i + t_i lmo_i(M_i)
+//
+// batch by batch (paper: the algorithm "Gluon"; with full gradients and Momentum::none() deterministic Gluon).
+// Muon, Scion, unconstrained Scion, sign and normalized descent are geometries (presets.h), not classes.
+//
+//   auto optimizer = gluon::Optimizer(layers, gluon::presets::unscion(), {.momentum = 0.9});
+//   optimizer.zero_grad(); loss.backward(); optimizer.step();
+
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gluon/geometry/geometry.h"
+#include "gluon/momentum/momentum.h"
+#include "gluon/radius/schedule.h"
+#include "gluon/update/adamw.h"
+#include "gluon/update/batch_step.h"
+#include "gluon/update/layer_batch.h"
+#include "gluon/update/state.h"
+
+namespace gluon {
+
+/// What to do when a gradient holds NaN or Inf: throw before anything has moved, or leave the step out.
+enum class NonFinite { kError, kSkip };
+
+struct OptimizerOptions {
+  std::optional<Momentum> momentum;                    // the geometry's own when not given
+  Schedule schedule;                                   // multiplies every radius
+  std::string orthogonalizer{kDefaultOrthogonalizer};  // inside "spectral" norms that name none
+  NonFinite non_finite = NonFinite::kError;
+  int64_t scratch_bytes = int64_t{256} << 20;  // bound on temporaries: larger batches go in chunks
+  AdamWOptions adamw;
+  std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
+
+  /// Throws InputError naming the option, its value and what is allowed.
+  void validate() const;
+};
+
+struct LayerRadius {
+  std::string name;
+  double radius;
+};
+
+class Optimizer {
+ public:
+  /// Assigns every layer to a rule of the geometry and allocates the state. Throws InputError on a layer without
+  /// a rule, a name used twice, a parameter that is not dense floating point, or a norm that cannot be made.
+  Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options = {});
+
+  /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they
+  /// are. Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option), on a
+  /// parameter whose shape, dtype or device is not what it was, and on a gradient that does not fit its parameter.
+  void step();
+
+  /// Drops the gradients of all layers.
+  void zero_grad();
+
+  /// Which rule each group of layers follows, for people.
+  std::string routing_report() const;
+
+  /// The radius (AdamW: learning rate) each matrix moved by in its last step, schedule included. Synchronises
+  /// with the device.
+  std::vector<LayerRadius> effective_radii() const;
+
+  /// A factor on all radii beside the schedule, for schedulers that live outside. Throws unless finite and >= 0.
+  void set_radius_multiplier(double multiplier);
+  double radius_multiplier() const { return radius_multiplier_; }
+
+  int64_t steps_taken() const { return step_; }
+  int64_t steps_skipped() const { return skipped_; }
+  const std::vector<Layer>& layers() const { return layers_; }
+  const OptimizerOptions& options() const { return options_; }
+
+  /// Called for every batch of every step, after its parameters have moved.
+  void add_observer(std::shared_ptr<StepObserver> observer);
+
+  /// A copy of everything the optimizer remembers, and its inverse. load_state() throws InputError, with nothing
+  /// changed, when the state is newer than this library or does not fit the layers.
+  OptimizerState state() const;
+  void load_state(const OptimizerState& state);
+
+ private:
+  struct Expected {
+    std::vector<int64_t> sizes;
+    at::ScalarType dtype;
+    at::Device device;
+  };
+
+  void add_layer_batches(const std::vector<std::size_t>& assignment);
+  void check_layers();
+  std::string first_non_finite_layer() const;  // empty when all gradients are finite
+  void warn(const std::string& sentence) const;
+
+  std::vector<Layer> layers_;
+  Geometry geometry_;
+  OptimizerOptions options_;
+  std::vector<Expected> expected_;  // per layer, as it was at construction
+  std::vector<LayerBatch> batches_;
+  AdamW adamw_;
+  std::vector<std::shared_ptr<StepObserver>> observers_;
+  std::set<std::string> reported_;  // layers whose missing gradient was reported
+  double radius_multiplier_ = 1;
+  int64_t step_ = 0;
+  int64_t skipped_ = 0;
+};
+
+}  // namespace gluon

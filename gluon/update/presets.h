@@ -1,0 +1,84 @@
+// Presets: the named methods of the paper as geometries.
+//
+//   muon                 hidden, conv: spectral with one of three scales; AdamW elsewhere
+//   scion, unscion       hidden     scaled(sqrt(n/m),spectral)
+//                        conv       scaled(sqrt(kernel*n/m),spectral)
+//                        head       scaled(n,max_entry)
+//                        embedding  scaled(1/sqrt(n),rows) beside a head; without one it is tied with the
+//                                   head and takes its norm
+//                        vectors    scaled(1/sqrt(m),euclidean)
+//   sign_descent         max_entry everywhere
+//   normalized_descent   euclidean everywhere
+//   deterministic_gluon  another preset's norms with theorem 1's radii, full gradients and no momentum
+//   adamw                AdamW everywhere
+//
+// Models with convolutions get the radii of the paper's CNN, others those of its NanoGPT.
+// (paper: section "Special cases of the LMO framework"; radii: sections "Training NanoGPT", "Training CNN".)
+
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gluon/geometry/geometry.h"
+
+namespace gluon::presets {
+
+/// How the public Muons scale U V^T for an m x n matrix.
+enum class MuonScale {
+  kNone,       // 1
+  kAspect,     // sqrt(max(1, m/n)), KellerJordan's Muon
+  kMatchAdam,  // 0.2 sqrt(max(m, n)), Moonshot's: update RMS like AdamW's
+};
+
+struct MuonOptions {
+  double hidden = 0.02;
+  MuonScale scale = MuonScale::kAspect;
+  double weight_decay = 0;
+  double adamw = 3e-4;  // learning rate of the layers that are no hidden matrices
+};
+
+/// Radii t of unconstrained Scion; the defaults are the paper's for NanoGPT and the CIFAR-10 CNN.
+struct UnscionOptions {
+  double hidden = 0.018;
+  double embedding = 1.08;
+  double conv = 0.5;
+  std::optional<double> head;    // 100 times the convolutions' beside them, the embedding's otherwise
+  std::optional<double> vector;  // the convolutions' beside them, the hidden layers' otherwise
+};
+
+/// Scion keeps each layer in a ball: X <- (1 - gamma) X + gamma rho lmo(M). Radii rho as in the Scion paper's
+/// NanoGPT and CNN runs; a step moves by t = gamma rho.
+struct ScionOptions {
+  double gamma = 0.00036;
+  double conv_gamma = 1.0 / 16;  // in models with convolutions
+  double hidden = 50;
+  double embedding = 3000;
+  double conv = 8;
+  std::optional<double> head;    // 100 times the convolutions' beside them, the embedding's otherwise
+  std::optional<double> vector;  // the convolutions' beside them, the hidden layers' otherwise
+};
+
+/// Constants of theorem 1, shared by all layers, over the norms of `norms`.
+struct DeterministicOptions {
+  double l0 = 0;
+  double l1 = 1;
+  Geometry norms;
+};
+
+Geometry muon(const MuonOptions& options = {});
+Geometry scion(const ScionOptions& options = {});
+Geometry unscion(const UnscionOptions& options = {});
+Geometry sign_descent(double radius = 3e-4);
+Geometry normalized_descent(double radius = 0.02);
+Geometry deterministic_gluon(const DeterministicOptions& options);
+Geometry adamw(double learning_rate = 3e-4, double weight_decay = 0.1);
+
+/// The preset called `name` with the radii in `radii` instead of its own, keyed as the option fields above
+/// ("hidden", "embedding", ..., "gamma", "L0", "L1", "all"). Throws InputError that lists the presets, or the
+/// keys this preset has.
+Geometry make(std::string_view name, const std::map<std::string, double>& radii = {});
+
+}  // namespace gluon::presets

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, test and run Gluon on Debian 12 or a relative, and says what it does.
+set -euo pipefail
+
+packages=(
+  build-essential cmake ninja-build git pkg-config clang-format
+  libtorch-dev libopenblas-openmp-dev
+  libcli11-dev nlohmann-json3-dev
+  libgtest-dev
+)
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup: not a Debian system; install these yourself if the build misses them: ${packages[*]}"
+  exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
+  [ "$status" = "install ok installed" ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+# A machine that brings its own LibTorch (the python package) keeps it.
+if [ "${GLUON_SKIP_SETUP:-0}" = 1 ]; then
+  echo "setup: GLUON_SKIP_SETUP=1, not installing: ${missing[*]}"
+  exit 0
+fi
+
+sudo=()
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "setup: need root or sudo to install: ${missing[*]}" >&2; exit 2; }
+  sudo=(sudo)
+fi
+echo "setup: installing ${missing[*]}"
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,75 @@
+#include "gluon/geometry/geometry.h"
+
+#include <ATen/ATen.h>
+
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+std::vector<Layer> small_gpt() {
+  return {{"wte.weight", at::randn({50, 8}), Role::kEmbedding},
+          {"blocks.0.attn.qkv.weight", at::randn({24, 8}), Role::kHidden},
+          {"blocks.0.mlp.weight", at::randn({32, 8}), Role::kHidden},
+          {"blocks.0.ln.weight", at::randn({8}), Role::kVector}};
+}
+
+TEST(Glob, StarsAndQuestionMarks) {
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("blocks.*.attn.*", "blocks.11.attn.c_q.weight"));
+  EXPECT_TRUE(glob_match("*.weight", "a.weight.weight"));
+  EXPECT_TRUE(glob_match("h?ad", "head"));
+  EXPECT_FALSE(glob_match("h?ad", "hd"));
+  EXPECT_FALSE(glob_match("blocks.*.attn", "blocks.1.attn.c_q"));
+  EXPECT_FALSE(glob_match("", "a"));
+}
+
+TEST(Geometry, TheFirstMatchingRuleDecides) {
+  const Geometry geometry({{.pattern = "*.qkv.weight", .radius = 1},
+                           {.role = Role::kHidden, .radius = 2},
+                           {.rank = 1, .norm = "euclidean", .radius = 3},
+                           {.norm = "adamw", .radius = 4}});
+  EXPECT_EQ(geometry.assign(small_gpt()), (std::vector<std::size_t>{3, 0, 1, 2}));
+}
+
+TEST(Geometry, BesideLooksAtTheWholeModel) {
+  const Geometry geometry({{.role = Role::kEmbedding, .beside = Role::kHead}, {}});
+  auto layers = small_gpt();
+  EXPECT_EQ(geometry.assign(layers)[0], 1);
+  layers.push_back({"lm_head.weight", at::randn({50, 8}), Role::kHead});
+  EXPECT_EQ(geometry.assign(layers)[0], 0);
+}
+
+TEST(Geometry, AnUnmatchedLayerIsAnErrorThatNamesIt) {
+  const Geometry geometry({{.role = Role::kHidden}});
+  EXPECT_INPUT_ERROR(geometry.assign(small_gpt()),
+                     "no rule for layer 'wte.weight' (role embedding, shape [50, 8])");
+}
+
+TEST(Geometry, BadRulesAreRefused) {
+  EXPECT_INPUT_ERROR(Geometry({}), "expected at least one rule");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .weight_decay = -1}}),
+                     "rule 'a*': weight decay must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = -2.0}}), "ball must be > 0, got -2");
+  EXPECT_INPUT_ERROR(Geometry({{.weight_decay = 0.1, .ball = 2.0}}), "exclude each other");
+  EXPECT_INPUT_ERROR(Geometry({{.norm = "adamw", .ball = 2.0}}), "AdamW has no norm ball");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .split = "qkv"}}), "it needs no split");
+}
+
+TEST(Geometry, TheRoutingReportHasOneLinePerGroup) {
+  const Geometry geometry(
+      {{.pattern = "*.qkv.*", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.5, .split = "qkv"},
+       {.role = Role::kConv},
+       {.role = Role::kHidden, .radius = 0.25, .weight_decay = 0.1},
+       {.norm = "adamw", .radius = 0.001}});
+  EXPECT_EQ(geometry.routing_report(small_gpt()),
+            "group    norm                        radius  layers    parameters\n"
+            "*.qkv.*  scaled(sqrt(n/m),spectral)  0.5          1           192  split qkv\n"
+            "hidden   spectral                    0.25         1           256  weight decay 0.1\n"
+            "*        adamw                       0.001        2           408\n");
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,121 @@
+#include "gluon/geometry/layer.h"
+
+#include <ATen/ATen.h>
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+Layer layer(const at::Tensor& parameter, Role role) { return {"w", parameter, role}; }
+
+TEST(Layer, TheFlatteningRule) {
+  const MatrixShape conv2d{1, 16, 72, 9};
+  EXPECT_EQ(matrix_shape({16, 8, 3, 3}, Role::kConv), conv2d);
+  EXPECT_EQ(matrix_shape({16, 8, 5}, Role::kConv), (MatrixShape{1, 16, 40, 5}));
+  EXPECT_EQ(matrix_shape({16, 8, 2, 3, 4}, Role::kConv), (MatrixShape{1, 16, 192, 24}));
+  EXPECT_EQ(matrix_shape({32, 64}, Role::kHidden), (MatrixShape{1, 32, 64, 1}));
+  EXPECT_EQ(matrix_shape({4, 32, 64}, Role::kHidden), (MatrixShape{4, 32, 64, 1}));
+  EXPECT_EQ(matrix_shape({2, 4, 32, 64}, Role::kHead), (MatrixShape{8, 32, 64, 1}));
+  EXPECT_EQ(matrix_shape({7}, Role::kVector), (MatrixShape{1, 7, 1, 1}));
+  EXPECT_EQ(matrix_shape({3, 4, 5}, Role::kVector), (MatrixShape{1, 60, 1, 1}));
+  EXPECT_EQ(matrix_shape({}, Role::kScalar), (MatrixShape{1, 1, 1, 1}));
+}
+
+TEST(Layer, MatricesKeepTheEntriesInOrderAndReshapeBack) {
+  for (const auto& [sizes, role] :
+       std::vector<std::pair<std::vector<int64_t>, Role>>{{{4, 3, 2, 2}, Role::kConv},
+                                                          {{5, 4, 3}, Role::kHidden},
+                                                          {{6}, Role::kVector},
+                                                          {{}, Role::kScalar}}) {
+    const at::Tensor tensor = at::randn(sizes);
+    const at::Tensor matrices = as_matrices(tensor, role);
+    EXPECT_EQ(matrices.dim(), 3);
+    EXPECT_TRUE(matrices.flatten().equal(tensor.flatten()));
+    EXPECT_TRUE(matrices.reshape(tensor.sizes()).equal(tensor));
+  }
+}
+
+TEST(Layer, ImpossibleShapesAreNamed) {
+  EXPECT_INPUT_ERROR(matrix_shape({7}, Role::kHidden), "a hidden layer is a matrix (..., m, n), got [7]");
+  EXPECT_INPUT_ERROR(matrix_shape({7, 3}, Role::kConv),
+                     "a conv layer is (out, in, k1[, k2[, k3]]), got [7, 3]");
+  EXPECT_INPUT_ERROR(matrix_shape({7}, Role::kScalar), "a scalar layer has one entry, got [7]");
+}
+
+TEST(Layer, RolesFromNamesAndRanks) {
+  EXPECT_EQ(infer_role("transformer.wte.weight", {50304, 768}), Role::kEmbedding);
+  EXPECT_EQ(infer_role("model.embed_tokens.weight", {32000, 64}), Role::kEmbedding);
+  EXPECT_EQ(infer_role("lm_head.weight", {32000, 64}), Role::kHead);
+  EXPECT_EQ(infer_role("model.layers.0.self_attn.q_proj.weight", {64, 64}), Role::kHidden);
+  // A word inside a longer one is no hint: "forehead" is no head, "heads" no head either.
+  EXPECT_EQ(infer_role("forehead.weight", {64, 64}), Role::kHidden);
+  EXPECT_EQ(infer_role("conv1.weight", {64, 3, 3, 3}), Role::kConv);
+  EXPECT_EQ(infer_role("experts.w1", {8, 64, 64}), Role::kHidden);
+  EXPECT_EQ(infer_role("head.bias", {10}), Role::kVector);
+  EXPECT_EQ(infer_role("temperature", {}), Role::kScalar);
+}
+
+TEST(Layer, RoleNamesParseBack) {
+  for (const Role role :
+       {Role::kHidden, Role::kEmbedding, Role::kHead, Role::kConv, Role::kVector, Role::kScalar}) {
+    EXPECT_EQ(parse_role(role_name(role)), role);
+  }
+  EXPECT_INPUT_ERROR(parse_role("attention"),
+                     "unknown name 'attention'; allowed are hidden, embedding, head, conv, vector, scalar");
+}
+
+TEST(Blocks, AWholeLayerIsOneBlock) {
+  const at::Tensor weight = at::randn({16, 8, 3, 3});
+  const auto blocks = split_blocks(layer(weight, Role::kConv), "");
+  ASSERT_EQ(blocks.size(), 1);
+  EXPECT_EQ(blocks[0].name, "w");
+  EXPECT_TRUE(blocks[0].of(weight).is_same(weight));
+}
+
+TEST(Blocks, ExpertsAreMatricesOfTheirOwn) {
+  const at::Tensor weight = at::randn({2, 3, 4, 5});
+  const auto blocks = split_blocks(layer(weight, Role::kHidden), "");
+  ASSERT_EQ(blocks.size(), 6);
+  EXPECT_EQ(blocks[4].name, "w[4]");
+  EXPECT_EQ(blocks[4].shape, (MatrixShape{1, 4, 5, 1}));
+  EXPECT_TRUE(blocks[4].of(weight).equal(weight[1][1]));
+}
+
+TEST(Blocks, RowsColumnsAndSizes) {
+  const at::Tensor weight = at::randn({12, 8});
+  const auto qkv = split_blocks(layer(weight, Role::kHidden), "qkv");
+  ASSERT_EQ(qkv.size(), 3);
+  EXPECT_TRUE(qkv[2].of(weight).equal(weight.slice(0, 8, 12)));
+  const auto grouped = split_blocks(layer(weight, Role::kHidden), "rows:8,2,2");
+  ASSERT_EQ(grouped.size(), 3);
+  EXPECT_EQ(grouped[0].shape, (MatrixShape{1, 8, 8, 1}));
+  EXPECT_TRUE(grouped[1].of(weight).equal(weight.slice(0, 8, 10)));
+  const auto heads = split_blocks(layer(weight, Role::kHidden), "columns:4");
+  ASSERT_EQ(heads.size(), 4);
+  EXPECT_EQ(heads[3].shape, (MatrixShape{1, 12, 2, 1}));
+  EXPECT_TRUE(heads[3].of(weight).equal(weight.slice(1, 6, 8)));
+}
+
+TEST(Blocks, EveryEntryBelongsToExactlyOneBlock) {
+  const at::Tensor weight = at::zeros({2, 12, 8});
+  for (const char* split : {"", "qkv", "rows:8,2,2", "columns:4", "columns:5,3"}) {
+    weight.zero_();
+    for (const Block& block : split_blocks(layer(weight, Role::kHidden), split)) block.of(weight).add_(1);
+    EXPECT_TRUE(weight.eq(1).all().item<bool>()) << split;
+  }
+}
+
+TEST(Blocks, SplitsThatDoNotFitAreNamed) {
+  const Layer matrix = layer(at::randn({10, 8}), Role::kHidden);
+  EXPECT_INPUT_ERROR(split_blocks(matrix, "qkv"),
+                     "split 'qkv' of layer 'w': 10 rows cannot be cut into 3 equal parts");
+  EXPECT_INPUT_ERROR(split_blocks(matrix, "rows:5,4"), "the sizes must add up to 10 rows, got 9");
+  EXPECT_INPUT_ERROR(split_blocks(matrix, "rows:12,-2"), "every size must be > 0, got -2");
+  EXPECT_INPUT_ERROR(split_blocks(matrix, "heads"), "allowed are qkv, rows:PARTS");
+  EXPECT_INPUT_ERROR(split_blocks(layer(at::randn({8}), Role::kVector), "rows:2"),
+                     "only matrix layers can be split, this one is vector");
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,70 @@
+// Closed forms, names and errors; the identities every norm must satisfy are in tests/testing.
+
+#include "gluon/lmo/norm.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+// (1, 2, 2): [[3, 4], [0, 0]]
+at::Tensor sample() { return at::tensor({3.0, 4.0, 0.0, 0.0}, at::kDouble).view({1, 2, 2}); }
+
+TEST(Norm, ClosedForms) {
+  struct Case {
+    const char* name;
+    double norm, dual;
+    std::vector<double> lmo;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"spectral(svd)", 5, 5, {-0.6, -0.8, 0, 0}},
+           {"max_entry", 4, 7, {-1, -1, 0, 0}},
+           {"euclidean", 5, 5, {-0.6, -0.8, 0, 0}},
+           {"columns", 4, 7, {-1, -1, 0, 0}},
+           {"rows", 5, 5, {-0.6, -0.8, 0, 0}},
+           {"scaled(2,max_entry)", 8, 3.5, {-0.5, -0.5, 0, 0}},
+           {"scaled(2,scaled(3,max_entry))", 24, 7.0 / 6, {-1.0 / 6, -1.0 / 6, 0, 0}},
+       }) {
+    const NormPtr norm = make_norm(c.name);
+    EXPECT_NEAR(norm->norm(sample()).item<double>(), c.norm, 1e-12) << c.name;
+    EXPECT_NEAR(norm->dual_norm(sample()).item<double>(), c.dual, 1e-12) << c.name;
+    EXPECT_TRUE(norm->lmo(sample()).flatten().allclose(at::tensor(c.lmo, at::kDouble), 1e-12, 1e-12))
+        << c.name;
+  }
+}
+
+TEST(Norm, NamesParseBack) {
+  for (const char* name : {"spectral", "spectral(svd)", "spectral(newton_schulz:5)", "max_entry", "euclidean",
+                           "columns", "rows", "scaled(0.5,spectral)", "scaled(0.1,scaled(3,rows))"}) {
+    EXPECT_EQ(make_norm(name)->name(), name);
+  }
+  EXPECT_EQ(make_norm("scaled(n,max_entry)", {1, 3, 8, 1})->name(), "scaled(8,max_entry)");
+  EXPECT_EQ(make_norm("spectral", {}, "svd")->name(), "spectral(svd)");
+}
+
+TEST(Norm, HalfPrecisionIsComputedInFloatAndKeptOutside) {
+  const at::Tensor g = at::randn({2, 5, 3}).to(at::kBFloat16);
+  const NormPtr norm = make_norm("rows");
+  EXPECT_EQ(norm->lmo(g).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(norm->dual_norm(g).scalar_type(), at::kFloat);
+  EXPECT_TRUE(norm->dual_norm(g).equal(norm->dual_norm(g.to(at::kFloat))));
+}
+
+TEST(Norm, BadInput) {
+  EXPECT_INPUT_ERROR(make_norm("rows")->lmo(at::randn({16, 8, 3, 3})),
+                     "rows: expected (b, m, n), got [16, 8, 3, 3]");
+  EXPECT_INPUT_ERROR(make_norm("max_entry")->norm(at::ones({1, 2, 2}, at::kLong)),
+                     "max_entry: expected a floating point tensor, got Long");
+  EXPECT_INPUT_ERROR(make_norm("nuclear"), "unknown name 'nuclear'; allowed are spectral,");
+  EXPECT_INPUT_ERROR(make_norm("scaled(2)"), "unknown name 'scaled(2)'");
+  EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0, got 0");
+  EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0, got inf");
+  EXPECT_INPUT_ERROR(make_norm("rows(2)"), "unknown name 'rows(2)'");
+}
+
+}  // namespace
+}  // namespace gluon

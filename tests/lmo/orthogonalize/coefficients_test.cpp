@@ -1,0 +1,139 @@
+#include "gluon/lmo/orthogonalize/coefficients.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "gluon/check.h"
+
+namespace gluon {
+namespace {
+
+double composed(const std::vector<Quintic>& rows, double s) {
+  for (const auto& [a, b, c] : rows) s = a * s + b * std::pow(s, 3) + c * std::pow(s, 5);
+  return s;
+}
+
+// Smallest and largest value of the composed polynomial on [lower, 1] divided by safety.
+std::array<double, 2> range(const std::vector<Quintic>& rows, double lower, double safety) {
+  constexpr int kPoints = 200000;
+  double smallest = 1e9, largest = -1e9;
+  for (int i = 0; i <= kPoints; ++i) {
+    const double s = std::pow(lower, 1 - static_cast<double>(i) / kPoints);
+    const double value = composed(rows, s / safety);
+    smallest = std::min(smallest, value);
+    largest = std::max(largest, value);
+  }
+  return {smallest, largest};
+}
+
+std::string error_of(const PolarExpressOptions& options) {
+  try {
+    polar_express_coefficients(options);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Published for lower = 1e-3, before the safety factor.
+constexpr std::array<Quintic, 8> kPublished{{{8.28721201814563, -23.595886519098837, 17.300387312530933},
+                                             {4.107059111542203, -2.9478499167379106, 0.5448431082926601},
+                                             {3.9486908534822946, -2.908902115962949, 0.5518191394370137},
+                                             {3.3184196573706015, -2.488488024314874, 0.51004894012372},
+                                             {2.300652019954817, -1.6689039845747493, 0.4188073119525673},
+                                             {1.891301407787398, -1.2679958271945868, 0.37680408948524835},
+                                             {1.8750014808534479, -1.2500016453999487, 0.3750001645474248},
+                                             {1.875, -1.25, 0.375}}};
+
+TEST(Coefficients, JordanRepeatsOneRow) {
+  const auto rows = jordan_coefficients(7);
+  ASSERT_EQ(rows.size(), 7u);
+  for (const auto& row : rows) {
+    EXPECT_EQ(row.a, 3.4445);
+    EXPECT_EQ(row.b, -4.7750);
+    EXPECT_EQ(row.c, 2.0315);
+  }
+}
+
+TEST(Coefficients, JordanEndsInItsKnownInterval) {
+  const auto [smallest, largest] = range(jordan_coefficients(5), 0.05, 1);
+  EXPECT_GT(smallest, 0.67);
+  EXPECT_LT(smallest, 0.71);
+  EXPECT_GT(largest, 1.11);
+  EXPECT_LT(largest, 1.14);
+}
+
+TEST(Coefficients, PolarExpressReproducesThePublishedTable) {
+  const auto rows = polar_express_coefficients({.steps = 8, .lower = 1e-3, .safety = 1});
+  ASSERT_EQ(rows.size(), kPublished.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(rows[i].a, kPublished[i].a, 1e-9) << "row " << i;
+    EXPECT_NEAR(rows[i].b, kPublished[i].b, 1e-9) << "row " << i;
+    EXPECT_NEAR(rows[i].c, kPublished[i].c, 1e-9) << "row " << i;
+  }
+}
+
+TEST(Coefficients, SafetyDividesEveryRowButTheLast) {
+  const double safety = 1.05;
+  const auto plain = polar_express_coefficients({.steps = 6, .safety = 1});
+  const auto safe = polar_express_coefficients({.steps = 6, .safety = safety});
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const double s = i + 1 < plain.size() ? safety : 1;
+    EXPECT_DOUBLE_EQ(safe[i].a, plain[i].a / s);
+    EXPECT_DOUBLE_EQ(safe[i].b, plain[i].b / std::pow(s, 3));
+    EXPECT_DOUBLE_EQ(safe[i].c, plain[i].c / std::pow(s, 5));
+  }
+}
+
+TEST(Coefficients, PolarExpressEndsInItsKnownIntervals) {
+  const auto [low5, high5] = range(polar_express_coefficients({.steps = 5}), 1e-3, 1.01);
+  EXPECT_NEAR(low5, 0.84, 0.01);
+  EXPECT_NEAR(high5, 1.12, 0.01);
+  const auto [low6, high6] = range(polar_express_coefficients({.steps = 6}), 1e-3, 1.01);
+  EXPECT_GT(low6, 0.994);
+  EXPECT_LT(high6, 1.002);
+}
+
+TEST(Coefficients, OneRowIsOptimal) {
+  // Without a cushion the error alternates with equal size at four points, so no quintic does better.
+  const double lower = 0.2;
+  const auto row = polar_express_coefficients({.steps = 1, .lower = lower, .safety = 1, .cushion = 0});
+  const double error = 1 - composed(row, lower);
+  const auto [smallest, largest] = range(row, lower, 1);
+  EXPECT_NEAR(1 - smallest, error, 1e-9);
+  EXPECT_NEAR(largest - 1, error, 1e-9);
+  EXPECT_NEAR(1 - composed(row, 1), -error, 1e-12);
+}
+
+TEST(Coefficients, AnyValidOptionsGiveFiniteRowsThatConverge) {
+  for (const double lower : {1e-10, 1e-6, 1e-3, 0.03, 0.5, 0.999, 1 - 1e-9}) {
+    const auto rows = polar_express_coefficients({.steps = 30, .lower = lower, .safety = 1});
+    const auto [smallest, largest] = range(rows, lower, 1);
+    EXPECT_NEAR(smallest, 1, 1e-9) << "lower " << lower;
+    EXPECT_NEAR(largest, 1, 1e-9) << "lower " << lower;
+  }
+}
+
+TEST(Coefficients, InvalidOptionsAreNamed) {
+  EXPECT_EQ(error_of({.steps = 0}), "polar_express: steps must be in 1..100, got 0");
+  EXPECT_EQ(error_of({.steps = 101}), "polar_express: steps must be in 1..100, got 101");
+  EXPECT_EQ(error_of({.lower = 0}), "polar_express: lower must be in (0, 1), got 0");
+  EXPECT_EQ(error_of({.lower = 1}), "polar_express: lower must be in (0, 1), got 1");
+  EXPECT_EQ(error_of({.lower = std::nan("")}), "polar_express: lower must be in (0, 1), got nan");
+  EXPECT_EQ(error_of({.safety = 0.9}), "polar_express: safety must be in [1, 2), got 0.9");
+  EXPECT_EQ(error_of({.cushion = -0.5}), "polar_express: cushion must be in [0, 1), got -0.5");
+  EXPECT_EQ(error_of({.cushion = 1}), "polar_express: cushion must be in [0, 1), got 1");
+  try {
+    jordan_coefficients(-1);
+    FAIL() << "accepted -1 steps";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "newton_schulz: steps must be in 1..100, got -1");
+  }
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,267 @@
+#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gluon/check.h"
+
+namespace gluon {
+namespace {
+
+using Form = QuinticOptions::Form;
+
+constexpr double kSafety = 1.01;
+constexpr int64_t kShapes[][2] = {{100, 100}, {60, 200}, {200, 60}};
+
+// (1, m, n) in float64 with the given singular values.
+at::Tensor with_singular_values(int64_t m, int64_t n, const at::Tensor& sigma) {
+  const int64_t k = std::min(m, n);
+  const at::Tensor u = std::get<0>(at::linalg_qr(at::randn({m, k}, at::kDouble)));
+  const at::Tensor v = std::get<0>(at::linalg_qr(at::randn({n, k}, at::kDouble)));
+  return at::matmul(u * sigma, v.t()).unsqueeze(0);
+}
+
+at::Tensor with_condition(int64_t m, int64_t n, double condition) {
+  return with_singular_values(m, n,
+                              at::logspace(0, -std::log10(condition), std::min(m, n), 10.0, at::kDouble));
+}
+
+QuinticIteration polar_express(int steps, Form form, double lower = 1e-3) {
+  return QuinticIteration({.name = "polar_express",
+                           .coefficients = polar_express_coefficients({.steps = steps, .lower = lower}),
+                           .bound = SingularBound::kSchatten4,
+                           .safety = kSafety,
+                           .form = form});
+}
+
+QuinticIteration jordan(int steps, Form form) {
+  return QuinticIteration(
+      {.name = "newton_schulz", .coefficients = jordan_coefficients(steps), .form = form});
+}
+
+// Root mean square of the error per singular direction.
+double error(const at::Tensor& x, const at::Tensor& exact) {
+  const double directions = static_cast<double>(std::min(x.size(1), x.size(2)));
+  return (x.to(at::kDouble) - exact).norm().item<double>() / std::sqrt(directions);
+}
+
+class QuinticIterationTest : public ::testing::Test {
+ protected:
+  void SetUp() override { at::manual_seed(5); }
+};
+
+TEST_F(QuinticIterationTest, EightStepsOrthogonalizeAtConditionThousand) {
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor g = with_condition(m, n, 1e3).to(at::kFloat);
+    // The hardest spectrum for this condition number: all values large but one.
+    at::Tensor hardest = at::ones({std::min(m, n)}, at::kDouble);
+    hardest[0] = 1e-3;
+    for (const at::Tensor& input : {g, with_singular_values(m, n, hardest).to(at::kFloat)}) {
+      for (const char* name : {"polar_express:8", "direct:polar_express:8", "gram:polar_express:8"}) {
+        const at::Tensor sigma = at::linalg_svdvals(make_orthogonalizer(name)->polar(input).to(at::kDouble));
+        EXPECT_GT(sigma.min().item<double>(), 0.999) << name << " " << m << " x " << n;
+        EXPECT_LT(sigma.max().item<double>(), 1.001) << name << " " << m << " x " << n;
+      }
+    }
+  }
+}
+
+TEST_F(QuinticIterationTest, SingularValuesFollowTheScalarPolynomial) {
+  // The whole iteration against its definition on the singular values, with the singular vectors kept.
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor g = with_condition(m, n, 100);
+    const auto [u, sigma, vh] = at::linalg_svd(g, false);
+    for (const int steps : {1, 2, 5, 6, 9}) {
+      at::Tensor s = sigma / (kSafety * sigma.norm(4));
+      const auto rows = polar_express_coefficients({.steps = steps, .safety = kSafety});
+      for (const auto& [a, b, c] : rows) s = a * s + b * s.pow(3) + c * s.pow(5);
+      const at::Tensor expected = at::bmm(u * s.unsqueeze(1), vh);
+      for (const Form form : {Form::kDirect, Form::kGram}) {
+        EXPECT_LT(error(polar_express(steps, form).polar(g), expected), 1e-12) << steps << " steps";
+        EXPECT_LT(error(polar_express(steps, form).polar(g.to(at::kFloat)), expected), 3e-4)
+            << steps << " steps";
+      }
+    }
+  }
+}
+
+TEST_F(QuinticIterationTest, JordanDividesByTheFrobeniusNormAsThePublicMuon) {
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor g = at::randn({1, m, n}, at::kDouble);
+    at::Tensor x = (m > n ? g.transpose(1, 2) : g) / g.norm();
+    for (int step = 0; step < 5; ++step) {
+      const at::Tensor a = x.bmm(x.transpose(1, 2));
+      x = 3.4445 * x + (-4.7750 * a + 2.0315 * a.bmm(a)).bmm(x);
+    }
+    if (m > n) x = x.transpose(1, 2);
+    for (const Form form : {Form::kDirect, Form::kGram}) EXPECT_LT(error(jordan(5, form).polar(g), x), 1e-12);
+  }
+}
+
+TEST_F(QuinticIterationTest, TheTighterBoundPaysOnEverySpectrum) {
+  // Five Polar Express steps against five of the public Muon's, on spectra like those of gradients.
+  const at::Tensor index = at::arange(1, 101, at::kDouble);
+  for (const at::Tensor& sigma :
+       {at::ones({100}, at::kDouble), 1 / index, index.pow(-1.5), at::exp(-index / 20)}) {
+    const at::Tensor g = with_singular_values(100, 100, sigma);
+    const at::Tensor exact = make_orthogonalizer("svd")->polar(g);
+    EXPECT_LT(error(polar_express(5, Form::kDirect).polar(g), exact),
+              error(jordan(5, Form::kDirect).polar(g), exact));
+  }
+}
+
+TEST_F(QuinticIterationTest, SixStepsEndInTheDocumentedInterval) {
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor g = with_condition(m, n, 100).to(at::kFloat);  // after normalisation above 1e-3
+    for (const Form form : {Form::kAuto, Form::kDirect, Form::kGram}) {
+      const at::Tensor sigma = at::linalg_svdvals(polar_express(6, form).polar(g).to(at::kDouble));
+      EXPECT_GT(sigma.min().item<double>(), 0.992);
+      EXPECT_LT(sigma.max().item<double>(), 1.002);
+    }
+  }
+}
+
+TEST_F(QuinticIterationTest, JordanEndsInItsKnownInterval) {
+  // Ten singular values within a factor of 5 stay above 0.05 after division by the Frobenius norm.
+  const at::Tensor g = with_singular_values(10, 40, at::linspace(0.2, 1, 10, at::kDouble)).to(at::kFloat);
+  for (const Form form : {Form::kDirect, Form::kGram}) {
+    const at::Tensor sigma = at::linalg_svdvals(jordan(5, form).polar(g));
+    EXPECT_GT(sigma.min().item<double>(), 0.67);
+    EXPECT_LT(sigma.max().item<double>(), 1.14);
+  }
+}
+
+TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
+  for (const auto& [m, n] : kShapes) {
+    for (const double condition : {10.0, 1e3, 1e6}) {
+      const at::Tensor g = with_condition(m, n, condition).to(at::kFloat);
+      for (const int steps : {5, 8}) {
+        for (const Form form : {Form::kDirect, Form::kGram}) {
+          const QuinticPlan plan = polar_express(steps, form).plan(m, n);
+          const at::Tensor exact =
+              run_with_aten(g.to(at::kDouble), polar_express(steps, Form::kDirect).plan(m, n));
+          EXPECT_LE(error(run_with_blas(g, plan), exact), 3 * error(run_with_aten(g, plan), exact) + 1e-7)
+              << m << " x " << n << ", condition " << condition << ", " << steps << " steps";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectWhereAccuracyIsWanted) {
+  const int64_t m = 60, n = 240;
+  std::vector<at::Tensor> inputs = {with_condition(m, n, 1e2), with_condition(m, n, 1e4),
+                                    with_condition(m, n, 1e6), at::ones({1, m, n}, at::kDouble)};
+  for (const double noise : {1e-2, 1e-4, 0.0}) {
+    inputs.push_back(at::randn({1, m, 4}, at::kDouble).bmm(at::randn({1, 4, n}, at::kDouble)) +
+                     noise * at::randn({1, m, n}, at::kDouble));
+  }
+  for (const at::Tensor& input : inputs) {
+    const at::Tensor g = input.to(at::kFloat);
+    for (const int steps : {6, 8, 10, 15}) {
+      const at::Tensor exact = polar_express(steps, Form::kDirect).polar(g.to(at::kDouble));
+      const double direct = error(polar_express(steps, Form::kDirect).polar(g), exact);
+      EXPECT_LE(error(polar_express(steps, Form::kGram).polar(g), exact), 3 * direct + 3e-4)
+          << steps << " steps";
+    }
+    const at::Tensor exact = polar_express(5, Form::kDirect).polar(g.to(at::kDouble));
+    // Five steps end 0.1 from 1 by themselves and never restart.
+    EXPECT_LE(error(polar_express(5, Form::kGram).polar(g), exact), 5e-3);
+  }
+}
+
+TEST_F(QuinticIterationTest, ManyStepsStayBounded) {
+  const at::Tensor low_rank = at::randn({1, 40, 2}).bmm(at::randn({1, 2, 160}));
+  for (const Form form : {Form::kDirect, Form::kGram}) {
+    for (const double lower : {1e-3, 1e-8}) {
+      const at::Tensor x = polar_express(40, form, lower).polar(low_rank);
+      EXPECT_LT(at::linalg_svdvals(x).max().item<double>(), 1.5);
+    }
+    EXPECT_LT(at::linalg_svdvals(jordan(40, form).polar(low_rank)).max().item<double>(), 1.5);
+  }
+}
+
+TEST_F(QuinticIterationTest, RankDeficientInputKeepsItsRank) {
+  const at::Tensor sigma = at::cat({at::ones({5}, at::kDouble), at::zeros({25}, at::kDouble)});
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{30, 90}, {90, 30}, {30, 30}}) {
+    const at::Tensor g = with_singular_values(m, n, sigma);
+    for (const Form form : {Form::kDirect, Form::kGram}) {
+      EXPECT_LT(error(polar_express(8, form).polar(g), g), 1e-6);  // g is its own polar factor
+    }
+  }
+}
+
+TEST_F(QuinticIterationTest, BatchesEqualOneByOne) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor g = at::randn({5, m, n});
+    for (const Form form : {Form::kDirect, Form::kGram}) {
+      const QuinticIteration iteration = polar_express(6, form);
+      const at::Tensor x = iteration.polar(g);
+      for (int64_t i = 0; i < g.size(0); ++i) {
+        const at::Tensor alone = iteration.polar(g.slice(0, i, i + 1))[0];
+        EXPECT_LT((x[i] - alone).abs().max().item<double>(), 1e-5) << "matrix " << i;
+      }
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+TEST_F(QuinticIterationTest, NotANumberStaysInItsMatrix) {
+  at::Tensor g = at::randn({3, 20, 70});
+  g[1][3][4] = std::numeric_limits<float>::quiet_NaN();
+  for (const Form form : {Form::kDirect, Form::kGram}) {
+    const at::Tensor x = polar_express(6, form).polar(g);
+    EXPECT_TRUE(x[0].isfinite().all().item<bool>());
+    EXPECT_TRUE(x[1].isnan().any().item<bool>());
+    EXPECT_TRUE(x[2].isfinite().all().item<bool>());
+  }
+}
+
+TEST_F(QuinticIterationTest, AtenPathMapsZeroToZero) {
+  at::Tensor g = at::randn({3, 12, 7});
+  g[1].zero_();
+  const at::Tensor x = run_with_aten(g, polar_express(6, Form::kGram).plan(12, 7));
+  EXPECT_TRUE(at::equal(x[1], at::zeros({12, 7})));
+  EXPECT_LT(error(x, run_with_blas(g.to(at::kDouble), polar_express(6, Form::kGram).plan(12, 7))), 1e-4);
+}
+
+TEST_F(QuinticIterationTest, PlanRestartsWhereTheFormAsks) {
+  using Restarts = std::vector<bool>;
+  const auto restarts = [](int steps, Form form, int64_t m, int64_t n) {
+    Restarts restart = polar_express(steps, form).plan(m, n).restart;
+    restart.pop_back();  // the last step multiplies in any case
+    return restart;
+  };
+  EXPECT_EQ(restarts(5, Form::kDirect, 10, 90), Restarts({1, 1, 1, 1}));
+  EXPECT_EQ(restarts(5, Form::kGram, 10, 10), Restarts({0, 0, 0, 0}));
+  EXPECT_EQ(restarts(8, Form::kGram, 10, 90), Restarts({0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(restarts(5, Form::kAuto, 10, 10), restarts(5, Form::kDirect, 10, 10));
+  EXPECT_EQ(restarts(5, Form::kAuto, 10, 12), restarts(5, Form::kDirect, 10, 12));
+  EXPECT_EQ(restarts(5, Form::kAuto, 10, 20), restarts(5, Form::kGram, 10, 20));
+  EXPECT_EQ(restarts(5, Form::kAuto, 20, 10), restarts(5, Form::kGram, 20, 10));
+}
+
+TEST_F(QuinticIterationTest, InvalidConstructionIsExplained) {
+  const auto message = [](std::vector<Quintic> rows, double safety) -> std::string {
+    try {
+      QuinticIteration({.name = "name", .coefficients = std::move(rows), .safety = safety});
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message({}, 1), "QuinticIteration: expected at least one row of coefficients, got none");
+  EXPECT_EQ(message({{1, 0, 0}}, 0.5), "QuinticIteration: safety must be >= 1, got 0.5");
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,71 @@
+#include "gluon/momentum/momentum.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+at::Tensor filled(double value) { return at::full({2, 3}, value, at::kDouble); }
+
+TEST(Momentum, BetaWeighsTheOldMomentum) {
+  at::Tensor buffer = filled(2);
+  Momentum::ema(0.75).accumulate(buffer, filled(10), 5);
+  EXPECT_DOUBLE_EQ(buffer[0][0].item<double>(), 0.75 * 2 + 0.25 * 10);
+}
+
+TEST(Momentum, NesterovLooksAheadAsThePublicMuon) {
+  const Momentum momentum = Momentum::nesterov(0.9);
+  at::Tensor buffer = filled(1);
+  at::Tensor input = filled(0);
+  momentum.accumulate(buffer, filled(3), 0);
+  momentum.write_input(input, buffer, filled(3), 0);
+  const double kept = 0.9 * 1 + 0.1 * 3;
+  EXPECT_DOUBLE_EQ(buffer[1][2].item<double>(), kept);
+  EXPECT_DOUBLE_EQ(input[1][2].item<double>(), 0.9 * kept + 0.1 * 3);
+}
+
+TEST(Momentum, Theorem3StartsAtTheFirstGradient) {
+  const Momentum momentum = Momentum::theorem3();
+  EXPECT_EQ(momentum.beta(0), 0);
+  EXPECT_DOUBLE_EQ(momentum.beta(3), 0.5);
+  EXPECT_DOUBLE_EQ(momentum.beta(99), 0.9);
+  at::Tensor buffer = filled(7);
+  momentum.accumulate(buffer, filled(10), 0);
+  EXPECT_TRUE(buffer.equal(filled(10)));
+}
+
+TEST(Momentum, NoneIsTheGradientWithoutABuffer) {
+  const Momentum momentum = Momentum::none();
+  EXPECT_FALSE(momentum.keeps_buffer());
+  at::Tensor input = filled(0);
+  momentum.write_input(input, {}, filled(4), 0);
+  EXPECT_TRUE(input.equal(filled(4)));
+}
+
+TEST(Momentum, HalfPrecisionGradientsFoldIntoAFloatBuffer) {
+  at::Tensor buffer = at::zeros({4}, at::kFloat);
+  const at::Tensor gradient = at::full({4}, 1.0, at::kHalf);
+  Momentum::ema(0.5).accumulate(buffer, gradient, 0);
+  EXPECT_TRUE(buffer.equal(at::full({4}, 0.5)));
+}
+
+TEST(Momentum, NamesParseBack) {
+  for (const char* name : {"none", "ema(0.9)", "nesterov(0.95)", "theorem3"}) {
+    EXPECT_EQ(make_momentum(name).name(), name);
+  }
+}
+
+TEST(Momentum, BadInput) {
+  EXPECT_INPUT_ERROR(Momentum(1.0), "beta must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(Momentum::nesterov(-0.1), "beta must be in [0, 1), got -0.1");
+  EXPECT_INPUT_ERROR(Momentum(std::nan("")), "beta must be in [0, 1), got nan");
+  EXPECT_INPUT_ERROR(make_momentum("adam"),
+                     "unknown name 'adam'; allowed are none, ema(BETA), nesterov(BETA), theorem3");
+}
+
+}  // namespace
+}  // namespace gluon

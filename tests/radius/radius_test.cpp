@@ -1,0 +1,74 @@
+#include "gluon/radius/radius.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+// A batch of two matrices whose momentum has the dual norms 6 and 0 in the max_entry norm.
+BatchStep batch_at(int64_t step) {
+  BatchStep batch;
+  batch.step = step;
+  batch.momentum = at::zeros({2, 2, 3}, at::kDouble);
+  batch.momentum[0].fill_(1);
+  batch.direction = batch.momentum.sign().neg();
+  return batch;
+}
+
+double first(const at::Tensor& radius) { return radius[0].item<double>(); }
+double second(const at::Tensor& radius) { return radius[1].item<double>(); }
+
+TEST(BatchStep, TheDualNormOfTheMomentumIsFree) {
+  const at::Tensor dual = batch_at(0).momentum_dual_norm();
+  EXPECT_DOUBLE_EQ(first(dual), 6);
+  EXPECT_DOUBLE_EQ(second(dual), 0);
+}
+
+TEST(Radius, ConstantAndPower) {
+  EXPECT_DOUBLE_EQ(first(Radius(0.25)->radius(batch_at(9))), 0.25);
+  EXPECT_EQ(Radius(0.25)->constant(), 0.25);
+  EXPECT_DOUBLE_EQ(first(power_radius(2)->radius(batch_at(15))), 2 * std::pow(16, -0.75));
+  EXPECT_FALSE(power_radius(2)->constant().has_value());
+}
+
+TEST(Radius, SmoothIsTheorem1) {
+  const at::Tensor radius = smooth_radius(2, 0.5)->radius(batch_at(0));
+  EXPECT_DOUBLE_EQ(first(radius), 6 / (2 + 0.5 * 6));
+  EXPECT_EQ(second(radius), 0);
+}
+
+TEST(Radius, RelativeNoiseIsTheorem2) {
+  const at::Tensor radius = relative_noise_radius(2, 0.5, 0.2)->radius(batch_at(0));
+  EXPECT_DOUBLE_EQ(first(radius), 0.8 * 6 / (2 + 1.2 * 0.5 * 6));
+}
+
+TEST(Radius, AZeroGradientWithoutL0DoesNotDivideByZero) {
+  const at::Tensor radius = smooth_radius(0, 0.5)->radius(batch_at(0));
+  EXPECT_DOUBLE_EQ(first(radius), 2);
+  EXPECT_EQ(second(radius), 0);
+}
+
+TEST(Radius, NamesParseBack) {
+  for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)"}) {
+    EXPECT_EQ(make_radius(name)->name(), name);
+  }
+}
+
+TEST(Radius, BadInput) {
+  EXPECT_INPUT_ERROR(Radius(0), "radius: must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Radius(std::nan("")), "radius: must be > 0, got nan");
+  EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0, got -1");
+  EXPECT_INPUT_ERROR(smooth_radius(0, 0), "not both 0, got L0 = 0, L1 = 0");
+  EXPECT_INPUT_ERROR(smooth_radius(-1, 1), "must be >= 0");
+  EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, 1), "zeta must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(make_radius("smooth(1)"), "unknown rule 'smooth(1)'; allowed are a number, power(T)");
+  EXPECT_INPUT_ERROR(make_radius("fast"), "unknown rule 'fast'");
+  EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0, got -0.5");
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,52 @@
+#include "gluon/radius/schedule.h"
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+TEST(Schedule, ConstantAndWarmup) {
+  EXPECT_EQ(Schedule().multiplier(12345), 1);
+  const Schedule schedule = Schedule::warmup(4);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(0), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(3), 1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(400), 1);
+}
+
+TEST(Schedule, LinearFallsOverTheCooldownAndNeverReachesZero) {
+  const Schedule schedule = Schedule::linear(100, 20, 10);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(0), 0.1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(10), 1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(80), 1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(90), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(99), 0.05);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(1000), 0.05);
+}
+
+TEST(Schedule, CosineFallsToItsFloor) {
+  const Schedule schedule = Schedule::cosine(1000, 0.1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(0), 1);
+  EXPECT_NEAR(schedule.multiplier(500), 0.55, 1e-12);
+  EXPECT_NEAR(schedule.multiplier(999), 0.1, 1e-4);
+  EXPECT_GT(schedule.multiplier(999), 0.1);
+}
+
+TEST(Schedule, NamesParseBack) {
+  for (const char* name : {"constant", "warmup(100000)", "linear(100000,20,0)", "cosine(5000,0.1,100)"}) {
+    EXPECT_EQ(make_schedule(name).name(), name);
+  }
+  EXPECT_EQ(make_schedule("linear(100,20)").name(), "linear(100,20,0)");
+  EXPECT_EQ(make_schedule("cosine(100)").name(), "cosine(100,0,0)");
+}
+
+TEST(Schedule, BadInput) {
+  EXPECT_INPUT_ERROR(Schedule::warmup(-1), "warmup must be >= 0 steps, got -1");
+  EXPECT_INPUT_ERROR(Schedule::linear(0, 0), "total must be >= 1 steps, got 0");
+  EXPECT_INPUT_ERROR(Schedule::linear(10, 11), "cooldown must be in [0, total = 10], got 11");
+  EXPECT_INPUT_ERROR(Schedule::cosine(10, 2), "floor must be in [0, 1], got 2");
+  EXPECT_INPUT_ERROR(Schedule::cosine(10, 0, 11), "warmup and cooldown must fit into total = 10, got 11 + 0");
+  EXPECT_INPUT_ERROR(make_schedule("step(3)"), "unknown name 'step(3)'; allowed are constant, warmup(STEPS)");
+}
+
+}  // namespace
+}  // namespace gluon

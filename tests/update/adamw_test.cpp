@@ -1,0 +1,55 @@
+#include "gluon/update/adamw.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+TEST(AdamW, ThreeStepsOfTheFormula) {
+  const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.9, .eps = 1e-3};
+  const double rate = 0.1, decay = 0.5;
+  Layer layer{"w", at::full({2}, 3.0, at::kDouble), Role::kVector};
+  AdamW adamw(options);
+  adamw.add_layer(layer, rate, decay);
+
+  double x = 3, m = 0, v = 0;
+  int j = 0;
+  for (const double g : {2.0, -1.0, 0.5}) {
+    layer.parameter.mutable_grad() = at::full({2}, g, at::kDouble);
+    const double multiplier = 1.0 / (1 + j);
+    adamw.step(multiplier);
+    ++j;
+    m = 0.8 * m + 0.2 * g;
+    v = 0.9 * v + 0.1 * g * g;
+    x = (1 - rate * multiplier * decay) * x -
+        rate * multiplier * (m / (1 - std::pow(0.8, j))) / (std::sqrt(v / (1 - std::pow(0.9, j))) + 1e-3);
+    EXPECT_NEAR(layer.parameter[1].item<double>(), x, 1e-12);
+  }
+}
+
+TEST(AdamW, TheFirstStepIsTheSignTimesTheRate) {
+  Layer layer{"w", at::zeros({3}, at::kDouble), Role::kVector};
+  AdamW adamw({});
+  adamw.add_layer(layer, 0.01, 0);
+  layer.parameter.mutable_grad() = at::tensor({5.0, -0.2, 100.0}, at::kDouble);
+  adamw.step(1);
+  EXPECT_TRUE(layer.parameter.allclose(at::tensor({-0.01, 0.01, -0.01}, at::kDouble), 1e-6));
+}
+
+TEST(AdamW, BiasCorrectionCountsTheLayersOwnSteps) {
+  Layer layer{"w", at::zeros({1}, at::kDouble), Role::kVector};
+  AdamW adamw({});
+  adamw.add_layer(layer, 0.01, 0);
+  for (int skipped = 0; skipped < 5; ++skipped) adamw.step(1);
+  EXPECT_EQ(layer.parameter.item<double>(), 0);
+  layer.parameter.mutable_grad() = at::ones({1}, at::kDouble);
+  adamw.step(1);
+  EXPECT_NEAR(layer.parameter.item<double>(), -0.01, 1e-9);
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,69 @@
+#include "gluon/update/initialize.h"
+
+#include <ATen/ATen.h>
+
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+#include "tests/update/models.h"
+
+namespace gluon {
+namespace {
+
+TEST(Initialize, EveryMatrixLiesOnItsSphere) {
+  for (auto layers : {transformer_layers(), cnn_layers()}) {
+    for (const Geometry& geometry : {presets::unscion(), presets::scion()}) {
+      initialize(layers, geometry, {.ball = 3});
+      const auto assignment = geometry.assign(layers);
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        const Rule& rule = geometry.rules()[assignment[i]];
+        for (const Block& block : split_blocks(layers[i], rule.split)) {
+          const at::Tensor x = block.of(layers[i].parameter).reshape({1, block.shape.rows, block.shape.cols});
+          if (layers[i].role == Role::kVector || layers[i].role == Role::kScalar) continue;
+          const double expected = rule.ball.value_or(3);
+          EXPECT_NEAR(rule.norm.resolve(block.shape, "svd")->norm(x).item<double>(), expected,
+                      1e-9 * expected)
+              << block.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Initialize, TheSeedDecidesAndTheOrderDoesNot) {
+  auto first = transformer_layers();
+  auto second = transformer_layers();
+  std::vector<Layer> reversed(second.rbegin(), second.rend());
+  initialize(first, presets::unscion(), {.seed = 5});
+  initialize(reversed, presets::unscion(), {.seed = 5});
+  EXPECT_TRUE(bitwise_equal(first, copies_of(second)));
+  initialize(second, presets::unscion(), {.seed = 6});
+  EXPECT_FALSE(first[1].parameter.equal(second[1].parameter));
+  EXPECT_FALSE(first[2].parameter.equal(first[3].parameter));
+}
+
+TEST(Initialize, BiasesStartAtZeroAndGainsStay) {
+  auto layers = transformer_layers();
+  layers.push_back({"proj.bias", at::ones({6}), Role::kVector});
+  const auto start = copies_of(layers);
+  initialize(layers, presets::unscion());
+  EXPECT_TRUE(layers[5].parameter.equal(start[5]));
+  EXPECT_TRUE(layers[6].parameter.equal(start[6]));
+  EXPECT_TRUE(layers[7].parameter.equal(at::zeros({6})));
+}
+
+TEST(Initialize, LayersOfAdamWStay) {
+  auto layers = transformer_layers();
+  const auto start = copies_of(layers);
+  initialize(layers, presets::muon());
+  EXPECT_TRUE(layers[0].parameter.equal(start[0]));
+  EXPECT_FALSE(layers[1].parameter.equal(start[1]));
+}
+
+TEST(Initialize, BadInput) {
+  const auto layers = transformer_layers();
+  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}),
+                     "initialize: ball must be > 0, got 0");
+}
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,142 @@
+// Bad input to the optimizer: one clear sentence, and nothing has moved.
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "gluon/update/optimizer.h"
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+#include "tests/update/models.h"
+
+namespace gluon {
+namespace {
+
+const Geometry kRows({{.norm = "rows", .radius = 0.1}});
+
+TEST(OptimizerInput, ANonFiniteGradientStopsBeforeAnythingMoves) {
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity()}) {
+    auto layers = transformer_layers();
+    Optimizer optimizer(layers, kRows);
+    quadratic_loss(layers);
+    optimizer.step();
+    const auto before = copies_of(layers);
+    const OptimizerState state = optimizer.state();
+    quadratic_loss(layers);
+    layers[4].parameter.mutable_grad()[1][2][3] = bad;
+    EXPECT_INPUT_ERROR(optimizer.step(), "the gradient of layer 'experts.weight' holds NaN or Inf at step 1");
+    EXPECT_TRUE(bitwise_equal(layers, before));
+    EXPECT_EQ(optimizer.steps_taken(), 1);
+    for (const auto& [name, tensor] : optimizer.state().tensors)
+      EXPECT_TRUE(tensor.equal(state.tensors.at(name)));
+  }
+}
+
+TEST(OptimizerInput, SkippingNonFiniteStepsIsCounted) {
+  auto layers = transformer_layers();
+  const auto start = copies_of(layers);
+  Optimizer optimizer(layers, kRows, {.non_finite = NonFinite::kSkip});
+  quadratic_loss(layers);
+  layers[0].parameter.mutable_grad()[0][0] = std::numeric_limits<double>::quiet_NaN();
+  optimizer.step();
+  EXPECT_TRUE(bitwise_equal(layers, start));
+  EXPECT_EQ(optimizer.steps_skipped(), 1);
+  EXPECT_EQ(optimizer.steps_taken(), 0);
+  quadratic_loss(layers);
+  optimizer.step();
+  EXPECT_EQ(optimizer.steps_taken(), 1);
+}
+
+TEST(OptimizerInput, LayersWithoutGradientAreSkippedAndReportedOnce) {
+  auto layers = transformer_layers();
+  const auto start = copies_of(layers);
+  std::vector<std::string> warnings;
+  Optimizer optimizer(layers, presets::unscion(),
+                      {.warn = [&](const std::string& text) { warnings.push_back(text); }});
+  for (int step = 0; step < 3; ++step) {
+    quadratic_loss(layers);
+    layers[2].parameter.mutable_grad() = at::Tensor();
+    optimizer.step();
+  }
+  EXPECT_EQ(warnings,
+            (std::vector<std::string>{"layer 'blocks.0.proj.weight' has no gradient; it is skipped"}));
+  EXPECT_TRUE(layers[2].parameter.equal(start[2]));
+  EXPECT_FALSE(layers[3].parameter.equal(start[3]));
+}
+
+TEST(OptimizerInput, ChangedShapesAndTypesAreNamed) {
+  std::vector<Layer> layers{{"w", at::randn({3, 4})}};
+  Optimizer optimizer(layers, kRows);
+  layers[0].parameter.mutable_grad() = at::ones({3, 4});
+  optimizer.step();
+  at::Tensor& w = layers[0].parameter;
+  w.set_data(at::randn({3, 5}));
+  EXPECT_INPUT_ERROR(optimizer.step(),
+                     "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 5] Float on cpu");
+  w.set_data(at::randn({3, 4}, at::kDouble));
+  EXPECT_INPUT_ERROR(optimizer.step(),
+                     "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 4] Double on cpu");
+}
+
+TEST(OptimizerInput, BadLayersAreRefusedAtConstruction) {
+  const at::Tensor w = at::randn({3, 4});
+  EXPECT_INPUT_ERROR(Optimizer({}, kRows), "expected at least one layer, got none");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", w}, {"a", at::randn({2, 2})}}, kRows), "two layers are called 'a'");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", w}, {"b", w}}, kRows), "layers 'a' and 'b' share one parameter");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", at::Tensor()}}, kRows), "layer 'a' has no parameter");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", at::ones({2, 2}, at::kLong)}}, kRows),
+                     "layer 'a' must be a dense floating point tensor, got Long");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", w.to_sparse()}}, kRows),
+                     "must be a dense floating point tensor, got Float Sparse");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", at::randn({0, 4})}}, kRows), "layer 'a' has no entries, shape [0, 4]");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", at::randn({4})}}, kRows),
+                     "a hidden layer is a matrix (..., m, n), got [4]");
+}
+
+TEST(OptimizerInput, BadOptionsAreRefused) {
+  const std::vector<Layer> layers{{"w", at::randn({3, 4})}};
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.momentum = 1.5}), "beta must be in [0, 1), got 1.5");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.scratch_bytes = 0}), "scratch_bytes must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta1 = 1}}),
+                     "AdamW: beta1 must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta2 = -1}}),
+                     "AdamW: beta2 must be in [0, 1), got -1");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.eps = 0}}), "AdamW: eps must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "spectral"}}), {.orthogonalizer = "qr"}), "qr");
+  EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "adamw", .radius = power_radius(1)}})),
+                     "AdamW needs a constant learning rate for layer 'w', got power(1)");
+  EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "rows", .radius = 3, .ball = 2.0}})),
+                     "radius 3 of rule '*' must not exceed its ball 2");
+  Optimizer optimizer(layers, kRows);
+  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(-1), "radius multiplier must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(optimizer.add_observer(nullptr), "expected an observer, got none");
+}
+
+TEST(OptimizerInput, AStateThatDoesNotFitChangesNothing) {
+  auto layers = transformer_layers();
+  Optimizer optimizer(layers, presets::unscion());
+  quadratic_loss(layers);
+  optimizer.step();
+  const OptimizerState good = optimizer.state();
+  OptimizerState state = good;
+  state.version = 2;
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "version 2 is not one of 1..1");
+  state = good;
+  state.step = -1;
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "step must be >= 0, got -1");
+  state = good;
+  state.tensors.erase("momentum/ln.weight");
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "'momentum/ln.weight' is missing");
+  state = good;
+  state.tensors["momentum/ln.weight"] = at::zeros({7});
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "'momentum/ln.weight' has shape [7], expected [6]");
+  state = good;
+  state.tensors["momentum/other"] = at::zeros({7});
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "'momentum/other' belongs to no layer of this optimizer");
+  for (const auto& [name, tensor] : optimizer.state().tensors)
+    EXPECT_TRUE(tensor.equal(good.tensors.at(name)));
+}
+
+}  // namespace
+}  // namespace gluon

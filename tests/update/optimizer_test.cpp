@@ -1,0 +1,215 @@
+// The loop against steps written out by hand.
+
+#include "gluon/update/optimizer.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "gluon/update/initialize.h"
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+#include "tests/update/models.h"
+
+namespace gluon {
+namespace {
+
+OptimizerOptions quiet(std::optional<Momentum> momentum = std::nullopt) {
+  return {.momentum = momentum, .orthogonalizer = "svd", .warn = [](const std::string&) {}};
+}
+
+void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
+  EXPECT_TRUE(actual.allclose(expected, 1e-10, 1e-12)) << (actual - expected).abs().max();
+}
+
+TEST(Optimizer, OneStepIsRadiusTimesLmoOfTheMomentum) {
+  auto layers = transformer_layers();
+  const auto start = copies_of(layers);
+  Optimizer optimizer(layers, presets::unscion({.hidden = 0.1, .embedding = 0.5, .vector = 0.2}), quiet(0.9));
+  quadratic_loss(layers);
+  optimizer.step();
+
+  const auto gradient = [&](std::size_t i) { return layers[i].parameter.grad(); };
+  const auto polar = [](const at::Tensor& g) { return make_norm("spectral(svd)")->lmo(g.unsqueeze(0))[0]; };
+  expect_close(layers[0].parameter, start[0] - 0.5 / 6 * gradient(0).sign());
+  expect_close(layers[1].parameter, start[1] + 0.1 * std::sqrt(18.0 / 6) * polar(gradient(1)));
+  expect_close(layers[4].parameter[2], start[4][2] + 0.1 * std::sqrt(6.0 / 12) * polar(gradient(4)[2]));
+  expect_close(layers[5].parameter, start[5] - 0.2 * std::sqrt(6.0) * gradient(5) / gradient(5).norm());
+  expect_close(layers[6].parameter, start[6] - 0.2 * gradient(6).sign());
+}
+
+TEST(Optimizer, ConvolutionsAreScaledByTheFlattenedView) {
+  auto layers = cnn_layers();
+  const auto start = copies_of(layers);
+  Optimizer optimizer(layers, presets::unscion({.conv = 0.5}), quiet());
+  quadratic_loss(layers);
+  optimizer.step();
+  const at::Tensor g = layers[0].parameter.grad().view({1, 8, 27});
+  const at::Tensor moved = make_norm("spectral(svd)")->lmo(g).view({8, 3, 3, 3}) / (9 * std::sqrt(3.0 / 8));
+  expect_close(layers[0].parameter, start[0] + 0.5 * moved);
+  // Paper: the head moves by t / n sign, n = 8 here, t = 50 beside convolutions.
+  expect_close(layers[3].parameter, start[3] - 100 * 0.5 / 8 * layers[3].parameter.grad().sign());
+}
+
+TEST(Optimizer, MomentumAccumulatesOverSteps) {
+  std::vector<Layer> layers{{"x", at::zeros({1, 1}, at::kDouble)}};
+  Optimizer optimizer(layers, Geometry({{.norm = "euclidean", .radius = 1}}), quiet(0.5));
+  const auto step = [&](double g) {
+    layers[0].parameter.mutable_grad() = at::full({1, 1}, g, at::kDouble);
+    optimizer.step();
+    return layers[0].parameter.item<double>();
+  };
+  EXPECT_EQ(step(4), -1);   // M = 2
+  EXPECT_EQ(step(-1), -2);  // M = 0.5: the old momentum outweighs the new gradient
+  EXPECT_EQ(step(-1), -1);  // M = -0.25
+}
+
+TEST(Optimizer, SplitBlocksMoveAsMatricesOfTheirOwn) {
+  for (const char* split : {"qkv", "rows:6,8,4", "columns:2"}) {
+    auto layers = transformer_layers();
+    const at::Tensor start = layers[1].parameter.clone();
+    const Rule whole{.norm = "spectral", .radius = 0.1};
+    Rule fused = whole;
+    fused.pattern = "*.qkv.*";
+    fused.split = split;
+    Optimizer optimizer(layers, Geometry({fused, whole}, Momentum::none()), quiet());
+    // Vectors are matrices (C, 1) here, which the spectral norm takes too.
+    quadratic_loss(layers);
+    optimizer.step();
+    for (const Block& block : split_blocks(layers[1], split)) {
+      const at::Tensor g = block.of(layers[1].parameter.grad());
+      expect_close(block.of(layers[1].parameter),
+                   block.of(start) + 0.1 * make_norm("spectral(svd)")->lmo(g.unsqueeze(0))[0]);
+    }
+  }
+}
+
+TEST(Optimizer, ConstrainedUpdateStaysInTheBall) {
+  auto layers = transformer_layers();
+  const Geometry geometry = presets::scion({.gamma = 0.1, .hidden = 2, .embedding = 3});
+  Optimizer optimizer(layers, geometry, quiet());
+  initialize(layers, geometry);
+  for (int step = 0; step < 50; ++step) {
+    quadratic_loss(layers);
+    optimizer.step();
+  }
+  const auto assignment = geometry.assign(layers);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Rule& rule = geometry.rules()[assignment[i]];
+    for (const Block& block : split_blocks(layers[i], rule.split)) {
+      const NormPtr norm = rule.norm.resolve(block.shape, "svd");
+      const at::Tensor x = block.of(layers[i].parameter).reshape({1, block.shape.rows, block.shape.cols});
+      EXPECT_LE(norm->norm(x).item<double>(), *rule.ball * (1 + 1e-9)) << block.name;
+    }
+  }
+}
+
+TEST(Optimizer, ConstrainedStepIsTheConvexCombination) {
+  std::vector<Layer> layers{{"x", random_tensor({3, 4}, 1, at::kDouble)}};
+  const at::Tensor start = layers[0].parameter.clone();
+  const double gamma = 0.25, rho = 2;
+  Optimizer optimizer(layers, Geometry({{.norm = "max_entry", .radius = gamma * rho, .ball = rho}}), quiet());
+  quadratic_loss(layers);
+  optimizer.step();
+  expect_close(layers[0].parameter, (1 - gamma) * start - gamma * rho * layers[0].parameter.grad().sign());
+}
+
+TEST(Optimizer, ABallBoundsRadiiThatGrow) {
+  std::vector<Layer> layers{{"x", random_tensor({3, 4}, 1, at::kDouble)}};
+  Optimizer optimizer(layers, Geometry({{.norm = "max_entry", .radius = 1, .ball = 2.0}}), quiet());
+  optimizer.set_radius_multiplier(100);
+  quadratic_loss(layers);
+  optimizer.step();
+  expect_close(layers[0].parameter, -2 * layers[0].parameter.grad().sign());
+}
+
+TEST(Optimizer, WeightDecayIsDecoupled) {
+  std::vector<Layer> layers{{"x", random_tensor({3, 4}, 1, at::kDouble)}};
+  const at::Tensor start = layers[0].parameter.clone();
+  Optimizer optimizer(layers, Geometry({{.norm = "max_entry", .radius = 0.5, .weight_decay = 0.1}}), quiet());
+  quadratic_loss(layers);
+  optimizer.step();
+  expect_close(layers[0].parameter, (1 - 0.05) * start - 0.5 * layers[0].parameter.grad().sign());
+}
+
+TEST(Optimizer, SchedulesAndMultipliersShowInTheEffectiveRadii) {
+  std::vector<Layer> layers{{"x", at::ones({2, 2})}, {"y", at::ones({2})}};
+  OptimizerOptions options = quiet();
+  options.schedule = Schedule::warmup(4);
+  Optimizer optimizer(
+      layers, Geometry({{.pattern = "x", .norm = "rows", .radius = 0.5}, {.norm = "adamw", .radius = 0.25}}),
+      options);
+  quadratic_loss(layers);
+  optimizer.step();
+  optimizer.set_radius_multiplier(2);
+  optimizer.step();
+  const auto radii = optimizer.effective_radii();
+  ASSERT_EQ(radii.size(), 2);
+  EXPECT_EQ(radii[0].name, "x");
+  EXPECT_FLOAT_EQ(radii[0].radius, 0.5 * 2 * 0.5);
+  EXPECT_EQ(radii[1].name, "y");
+  EXPECT_FLOAT_EQ(radii[1].radius, 0.25 * 2 * 0.5);
+}
+
+TEST(Optimizer, SmallScratchGivesTheSameBits) {
+  std::vector<at::Tensor> expected;
+  for (const int64_t scratch : {int64_t{256} << 20, int64_t{1}}) {
+    auto layers = transformer_layers(at::kFloat);
+    OptimizerOptions options = quiet(Momentum::nesterov(0.95));
+    options.scratch_bytes = scratch;
+    Optimizer optimizer(layers, presets::unscion(), options);
+    for (int step = 0; step < 3; ++step) {
+      quadratic_loss(layers);
+      optimizer.step();
+    }
+    if (expected.empty()) expected = copies_of(layers);
+    EXPECT_TRUE(bitwise_equal(layers, expected));
+  }
+}
+
+TEST(Optimizer, NonContiguousParametersMoveTheSameWay) {
+  // channels_last memory: the same values in another order in memory
+  std::vector<Layer> plain{{"conv", random_tensor({8, 4, 3, 3}, 1, at::kDouble), Role::kConv}};
+  std::vector<Layer> last{
+      {"conv", plain[0].parameter.contiguous(at::MemoryFormat::ChannelsLast), Role::kConv}};
+  ASSERT_FALSE(last[0].parameter.is_contiguous());
+  for (auto* layers : {&plain, &last}) {
+    Optimizer optimizer(*layers, presets::unscion(), quiet());
+    quadratic_loss(*layers);
+    optimizer.step();
+  }
+  expect_close(last[0].parameter, plain[0].parameter);
+}
+
+TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
+  for (const char* preset : {"unscion", "adamw"}) {
+    std::vector<Layer> layers{{"x", random_tensor({8, 4}, 1).to(at::kBFloat16)}};
+    std::vector<Layer> exact{{"x", layers[0].parameter.to(at::kFloat)}};
+    for (auto* model : {&layers, &exact}) {
+      Optimizer optimizer(*model, presets::make(preset), quiet());
+      model->front().parameter.mutable_grad() =
+          random_tensor({8, 4}, 2).to(model->front().parameter.scalar_type());
+      optimizer.step();
+      for (const auto& [name, tensor] : optimizer.state().tensors) {
+        EXPECT_TRUE(tensor.scalar_type() == at::kFloat || tensor.dim() == 0) << name;
+      }
+    }
+    EXPECT_EQ(layers[0].parameter.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(layers[0].parameter.to(at::kFloat).allclose(exact[0].parameter, 1e-2, 1e-2)) << preset;
+  }
+}
+
+TEST(Optimizer, ZeroGradientsLeaveTheWeightsWhereTheyAre) {
+  for (const char* preset :
+       {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
+    auto layers = transformer_layers();
+    const auto start = copies_of(layers);
+    Optimizer optimizer(layers, presets::make(preset), quiet());
+    for (Layer& layer : layers) layer.parameter.mutable_grad() = at::zeros_like(layer.parameter);
+    optimizer.step();
+    EXPECT_TRUE(bitwise_equal(layers, start)) << preset;
+  }
+}
+
+}  // namespace
+}  // namespace gluon

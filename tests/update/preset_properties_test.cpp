@@ -1,0 +1,132 @@
+// Presets x properties: adding a preset is adding one row, and it must have every property.
+
+#include <ATen/ATen.h>
+
+#include "gluon/update/optimizer.h"
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+#include "tests/update/models.h"
+
+namespace gluon {
+namespace {
+
+struct Row {
+  std::string name;
+  Geometry geometry;
+};
+
+std::vector<Row> rows() {
+  using presets::MuonScale;
+  return {
+      {"muon_none", presets::muon({.scale = MuonScale::kNone})},
+      {"muon_aspect", presets::muon({.scale = MuonScale::kAspect, .weight_decay = 0.01})},
+      {"muon_match_adam", presets::muon({.scale = MuonScale::kMatchAdam})},
+      {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
+      {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
+      {"sign_descent", presets::sign_descent(0.01)},
+      {"normalized_descent", presets::normalized_descent(0.02)},
+      {"deterministic_gluon", presets::deterministic_gluon({.l0 = 40, .l1 = 1, .norms = presets::unscion()})},
+      {"adamw", presets::adamw(0.01)}};
+}
+
+class PresetProperties : public testing::TestWithParam<std::tuple<Row, bool>> {
+ protected:
+  static std::vector<Layer> make_layers() {
+    return std::get<1>(GetParam()) ? cnn_layers(at::kFloat) : transformer_layers(at::kFloat);
+  }
+  static Optimizer make_optimizer(const std::vector<Layer>& layers) {
+    return {layers, std::get<0>(GetParam()).geometry};
+  }
+  static void train(std::vector<Layer>& layers, Optimizer& optimizer, int steps) {
+    for (int step = 0; step < steps; ++step) {
+      quadratic_loss(layers);
+      optimizer.step();
+    }
+  }
+};
+
+TEST_P(PresetProperties, Descends) {
+  auto layers = make_layers();
+  Optimizer optimizer = make_optimizer(layers);
+  const double start = quadratic_loss(layers);
+  train(layers, optimizer, 20);
+  EXPECT_LT(quadratic_loss(layers), 0.98 * start);
+}
+
+TEST_P(PresetProperties, LeavesTheGradientAlone) {
+  auto layers = make_layers();
+  Optimizer optimizer = make_optimizer(layers);
+  for (int step = 0; step < 3; ++step) {
+    quadratic_loss(layers);
+    std::vector<at::Tensor> gradients;
+    for (const Layer& layer : layers) gradients.push_back(layer.parameter.grad().clone());
+    optimizer.step();
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      EXPECT_TRUE(layers[i].parameter.grad().equal(gradients[i]));
+  }
+}
+
+TEST_P(PresetProperties, SameStartGivesTheSameBits) {
+  auto first = make_layers();
+  auto second = make_layers();
+  Optimizer first_optimizer = make_optimizer(first);
+  Optimizer second_optimizer = make_optimizer(second);
+  train(first, first_optimizer, 5);
+  train(second, second_optimizer, 5);
+  EXPECT_TRUE(bitwise_equal(first, copies_of(second)));
+}
+
+TEST_P(PresetProperties, ResumesBitForBitWhateverTheLayerOrder) {
+  auto whole = make_layers();
+  Optimizer uninterrupted = make_optimizer(whole);
+  train(whole, uninterrupted, 4);
+
+  auto layers = make_layers();
+  Optimizer before = make_optimizer(layers);
+  train(layers, before, 2);
+  const OptimizerState state = before.state();
+  std::vector<Layer> reversed(layers.rbegin(), layers.rend());
+  Optimizer after = make_optimizer(reversed);
+  after.load_state(state);
+  EXPECT_EQ(after.steps_taken(), 2);
+  train(layers, after, 2);
+  EXPECT_TRUE(bitwise_equal(layers, copies_of(whole)));
+}
+
+// Reads everything an observer can see.
+class Watcher : public StepObserver {
+ public:
+  void after_step(const BatchStep& batch) override {
+    matrices += batch.direction.size(0);
+    sum += batch.momentum_dual_norm().sum().item<double>() + batch.radius.sum().item<double>();
+    for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
+      EXPECT_TRUE(batch.gradients[i].equal(batch.blocks[i].of(batch.blocks[i].layer.parameter.grad())));
+    }
+  }
+  int64_t matrices = 0;
+  double sum = 0;
+};
+
+TEST_P(PresetProperties, AnObserverChangesNothing) {
+  auto plain = make_layers();
+  auto watched = make_layers();
+  Optimizer plain_optimizer = make_optimizer(plain);
+  Optimizer watched_optimizer = make_optimizer(watched);
+  const auto watcher = std::make_shared<Watcher>();
+  watched_optimizer.add_observer(watcher);
+  train(plain, plain_optimizer, 3);
+  train(watched, watched_optimizer, 3);
+  EXPECT_TRUE(bitwise_equal(watched, copies_of(plain)));
+  if (std::get<0>(GetParam()).name != "adamw") {
+    EXPECT_GT(watcher->matrices, 0);
+    EXPECT_GT(watcher->sum, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PresetProperties, testing::Combine(testing::ValuesIn(rows()), testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name + (std::get<1>(info.param) ? "_cnn" : "_llm");
+                         });
+
+}  // namespace
+}  // namespace gluon

@@ -1,0 +1,121 @@
+#include "gluon/update/presets.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "tests/expect_error.h"
+#include "tests/update/models.h"
+
+namespace gluon {
+namespace {
+
+const Rule& rule_for(const Geometry& geometry, const std::vector<Layer>& layers, std::size_t index) {
+  return geometry.rules()[geometry.assign(layers)[index]];
+}
+
+std::string resolved(const Rule& rule, const Layer& layer) {
+  return rule.norm.resolve(split_blocks(layer, rule.split).front().shape, kDefaultOrthogonalizer)->name();
+}
+
+TEST(Presets, UnscionOnATransformerWithTiedEmbedding) {
+  const Geometry geometry = presets::unscion();
+  auto layers = transformer_layers();
+  EXPECT_EQ(resolved(rule_for(geometry, layers, 0), layers[0]), "scaled(6,max_entry)");
+  EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "1.08");
+  EXPECT_EQ(rule_for(geometry, layers, 2).radius->name(), "0.018");
+  EXPECT_EQ(resolved(rule_for(geometry, layers, 2), layers[2]), "scaled(1,spectral)");
+  EXPECT_EQ(rule_for(geometry, layers, 5).norm.name(), "scaled(1/sqrt(m),euclidean)");
+}
+
+TEST(Presets, UnscionWithAnUntiedEmbeddingMeasuresTokensByRows) {
+  auto layers = transformer_layers();
+  layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
+  const Geometry geometry = presets::unscion({.embedding = 2, .head = 3});
+  EXPECT_EQ(rule_for(geometry, layers, 0).norm.name(), "scaled(1/sqrt(n),rows)");
+  EXPECT_EQ(resolved(rule_for(geometry, layers, 7), layers[7]), "scaled(6,max_entry)");
+  EXPECT_EQ(rule_for(geometry, layers, 7).radius->name(), "3");
+}
+
+TEST(Presets, UnscionOnACnnHasThePapersRadii) {
+  const Geometry geometry = presets::unscion();
+  const auto layers = cnn_layers();
+  EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "0.5");
+  EXPECT_EQ(rule_for(geometry, layers, 2).radius->name(), "0.5");
+  EXPECT_EQ(rule_for(geometry, layers, 3).radius->name(), "50");
+}
+
+TEST(Presets, ScionIsUnscionInABall) {
+  const Geometry geometry = presets::scion();
+  const auto layers = transformer_layers();
+  EXPECT_NEAR(*rule_for(geometry, layers, 2).radius->constant(), 0.018, 1e-15);
+  EXPECT_NEAR(*rule_for(geometry, layers, 2).ball, 50, 1e-12);
+  EXPECT_NEAR(*rule_for(geometry, layers, 0).radius->constant(), 1.08, 1e-15);
+  EXPECT_NEAR(*rule_for(geometry, layers, 0).ball, 3000, 1e-9);
+}
+
+TEST(Presets, ScionOnACnnHasItsOwnGamma) {
+  const Geometry geometry = presets::scion();
+  const auto layers = cnn_layers();
+  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 0).radius->constant(), 0.5);
+  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 0).ball, 8);
+  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 3).radius->constant(), 50);
+}
+
+TEST(Presets, MuonsThreeScales) {
+  const std::vector<Layer> tall{{"w", at::zeros({64, 16})}};
+  const auto factor = [&](presets::MuonScale scale) {
+    const at::Tensor g = random_tensor({1, 64, 16}, 1, at::kDouble);
+    const Geometry geometry = presets::muon({.scale = scale});
+    const Rule& rule = rule_for(geometry, tall, 0);
+    return make_norm("max_entry")->norm(rule.norm.resolve({1, 64, 16, 1}, "svd")->lmo(g)).item<double>() /
+           make_norm("max_entry")->norm(make_norm("spectral(svd)")->lmo(g)).item<double>();
+  };
+  EXPECT_NEAR(factor(presets::MuonScale::kNone), 1, 1e-12);
+  EXPECT_NEAR(factor(presets::MuonScale::kAspect), 2, 1e-12);
+  EXPECT_NEAR(factor(presets::MuonScale::kMatchAdam), 0.2 * 8, 1e-12);
+}
+
+TEST(Presets, MuonLeavesTheRestToAdamW) {
+  const Geometry geometry = presets::muon({.adamw = 0.001});
+  const auto layers = transformer_layers();
+  for (const std::size_t i : {0, 5, 6}) EXPECT_TRUE(rule_for(geometry, layers, i).norm.is_adamw());
+  EXPECT_FALSE(rule_for(geometry, layers, 1).norm.is_adamw());
+  EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
+}
+
+TEST(Presets, DeterministicGluonTakesTheorem1sRadii) {
+  const Geometry geometry =
+      presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
+  EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
+  EXPECT_EQ(geometry.rules()[0].norm.name(), "max_entry");
+  EXPECT_EQ(geometry.momentum().name(), "none");
+}
+
+TEST(Presets, ByNameWithRadii) {
+  const auto layers = transformer_layers();
+  const Geometry geometry = presets::make("unscion", {{"hidden", 0.5}, {"head", 7}});
+  EXPECT_EQ(rule_for(geometry, layers, 1).radius->name(), "0.5");
+  EXPECT_EQ(presets::make("sign_descent", {{"all", 0.5}}).rules()[0].radius->name(), "0.5");
+  EXPECT_EQ(presets::make("deterministic_gluon", {{"L0", 3}}).rules()[0].radius->name(), "smooth(3,1)");
+  for (const char* name : {"muon", "scion", "normalized_descent", "adamw"}) {
+    EXPECT_FALSE(presets::make(name).rules().empty());
+  }
+}
+
+TEST(Presets, BadInput) {
+  EXPECT_INPUT_ERROR(presets::make("lion"),
+                     "unknown name 'lion'; allowed are muon, scion, unscion, sign_descent");
+  EXPECT_INPUT_ERROR(
+      presets::make("unscion", {{"heads", 1}}),
+      "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, head, vector");
+  EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}),
+                     "unknown radius 'hidden'; allowed are all");
+  EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
+  EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
+  EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}),
+                     "needs a norm for every layer");
+}
+
+}  // namespace
+}  // namespace gluon
