@@ -34,8 +34,7 @@ int main() {
   const auto x = torch::stack({t * angle.cos(), t * angle.sin()}, 1) / 5;
   const double unscion = train(x, y, gluon::presets::unscion({.hidden = 0.05, .head = 1}));
   double adamw = INFINITY;
-  for (double rate : {1e-3, 3e-3, 1e-2, 3e-2})
-    adamw = std::min(adamw, train(x, y, gluon::presets::adamw(rate)));
+  for (double r : {1e-3, 3e-3, 1e-2, 3e-2}) adamw = std::min(adamw, train(x, y, gluon::presets::adamw(r)));
   std::cout << "unscion  " << unscion << "\nadamw    " << adamw << "  (best of four learning rates)\n"
             << (unscion < adamw ? "unscion" : "adamw") << " is ahead after 80 steps\n";
 }
