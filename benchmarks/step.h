@@ -16,12 +16,14 @@
 #include <string>
 #include <vector>
 
+#include "gluon/lmo/norm.h"
+
 namespace gluon::benchmarks {
 
 struct StepOptions {
   std::string model = "gpt124m";  // gpt124m, gpt1b3 or cnn
   std::string device = "cpu";
-  std::string orthogonalizer = "polar_express:5";
+  std::string orthogonalizer{kDefaultOrthogonalizer};
   int64_t layers = 0;  // transformer blocks (cnn: convolutions); 0 is all of them
   int64_t repeats = 3;
 };

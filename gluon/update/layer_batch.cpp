@@ -1,6 +1,7 @@
 #include "gluon/update/layer_batch.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -8,6 +9,10 @@
 
 namespace gluon {
 namespace {
+
+// On the CPU a run that stays in the cache from its momentum to its update is faster than a large one, as long
+// as every thread has a matrix; and the allocator keeps memory of this size instead of faulting it in anew.
+constexpr int64_t kCacheBytes = int64_t{16} << 20;
 
 // Momentum and directions of half precision parameters are kept in float32.
 at::TensorOptions stack_options(const at::Tensor& parameter) {
@@ -38,7 +43,9 @@ std::vector<std::span<const Block>> LayerBatch::runs(int64_t scratch_bytes) cons
   const MatrixShape& shape = blocks_.front().shape;
   const int64_t stacks = momentum_.input_is_buffer() ? 1 : 2;  // the direction, and the LMO's input
   const int64_t bytes = shape.rows * shape.cols * stacks * static_cast<int64_t>(last_radius_.element_size());
-  const auto most = static_cast<std::size_t>(std::max<int64_t>(scratch_bytes / bytes, 1));
+  int64_t limit = scratch_bytes;
+  if (last_radius_.is_cpu()) limit = std::min(limit, std::max(kCacheBytes, at::get_num_threads() * bytes));
+  const auto most = static_cast<std::size_t>(std::max<int64_t>(limit / bytes, 1));
 
   std::vector<std::span<const Block>> runs;
   for (std::size_t first = 0; first < blocks_.size();) {

@@ -25,7 +25,8 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
       Optimizer gpu_optimizer(gpu, presets::make(preset));
       for (uint64_t step = 0; step < 3; ++step) {
         for (std::size_t i = 0; i < cpu.size(); ++i) {
-          const at::Tensor gradient = random_tensor(cpu[i].parameter.sizes(), 50 + 10 * step + i, at::kDouble);
+          const at::Tensor gradient =
+              random_tensor(cpu[i].parameter.sizes(), 50 + 10 * step + i, at::kDouble);
           cpu[i].parameter.mutable_grad() = gradient;
           gpu[i].parameter.mutable_grad() = gradient.cuda();
         }
@@ -33,7 +34,8 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
         gpu_optimizer.step();
       }
       for (std::size_t i = 0; i < cpu.size(); ++i) {
-        EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-8, 1e-10)) << preset << " " << cpu[i].name;
+        EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-8, 1e-10))
+            << preset << " " << cpu[i].name;
       }
     }
   }

@@ -25,11 +25,6 @@ constexpr double kGramAspect = 1.25;
 constexpr double kMaxGain = 50, kMaxRoughGain = 500;
 constexpr std::size_t kRoughSteps = 5;
 
-// The largest absolute entry of each matrix, (b, 1, 1); NaN where there is one. Needs no copy of the batch.
-at::Tensor largest_entries(const at::Tensor& batch) {
-  return at::maximum(batch.amax({1, 2}, true), batch.amin({1, 2}, true).neg());
-}
-
 // One thread's workspace for matrices of one shape, and the iteration on one of them.
 template <typename Real>
 class MatrixIteration {
@@ -127,16 +122,24 @@ class MatrixIteration {
 };
 
 template <typename Real>
-void run_range(const at::Tensor& batch, const at::Tensor& largest, const QuinticPlan& plan, int64_t begin,
-               int64_t end, at::Tensor& result) {
+Real largest_entry(const Real* x, int64_t size) {
+  Real largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(x[i]));
+  return largest;
+}
+
+template <typename Real>
+void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, int64_t end,
+               at::Tensor& result) {
   const int64_t rows = batch.size(1), columns = batch.size(2), size = rows * columns;
   MatrixIteration<Real> iteration(plan, rows, columns);
   const Real* input = batch.data_ptr<Real>();
   Real* output = result.data_ptr<Real>();
   for (int64_t i = begin; i < end; ++i) {
-    const Real scale = largest.data_ptr<Real>()[i];
+    const Real scale = largest_entry(input + i * size, size);
     if (scale == 0) {
-      std::fill_n(output + i * size, size, Real(0));
+      std::copy_n(input + i * size, size, output + i * size);  // zeros, or nothing but NaN
     } else {
       iteration.polar(input + i * size, scale, output + i * size);
     }
@@ -147,19 +150,18 @@ void run_range(const at::Tensor& batch, const at::Tensor& largest, const Quintic
 
 at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan) {
   at::Tensor result = at::empty_like(batch);
-  const at::Tensor largest = largest_entries(batch);
   blas::for_matrix_ranges(batch.size(0), [&](int64_t begin, int64_t end) {
     if (batch.scalar_type() == at::kDouble) {
-      run_range<double>(batch, largest, plan, begin, end, result);
+      run_range<double>(batch, plan, begin, end, result);
     } else {
-      run_range<float>(batch, largest, plan, begin, end, result);
+      run_range<float>(batch, plan, begin, end, result);
     }
   });
   return result;
 }
 
 at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
-  const at::Tensor largest = largest_entries(batch);
+  const at::Tensor largest = at::maximum(batch.amax({1, 2}, true), batch.amin({1, 2}, true).neg());
   const bool tall = batch.size(1) > batch.size(2);
   at::Tensor x = batch / largest.masked_fill(largest == 0, 1);
   if (tall) x = x.transpose(1, 2);

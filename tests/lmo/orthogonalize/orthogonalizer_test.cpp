@@ -136,8 +136,9 @@ TEST_P(EveryOrthogonalizer, NoGradientIsRecorded) {
 
 INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
                          ::testing::Values("svd", "newton_schulz:5", "direct:newton_schulz:5",
-                                           "gram:newton_schulz:5", "polar_express:5", "polar_express:4:0.005",
-                                           "gram:polar_express:8", "direct:polar_express:8"),
+                                           "gram:newton_schulz:5", "polar_express:5", "polar_express:4",
+                                           "polar_express:4:0.01", "gram:polar_express:8",
+                                           "direct:polar_express:8"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -146,8 +147,10 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
 
 TEST(Orthogonalizer, ShortNamesTakeTheDefaults) {
   EXPECT_EQ(make_orthogonalizer("newton_schulz")->name(), "newton_schulz:5");
-  EXPECT_EQ(make_orthogonalizer("polar_express")->name(), "polar_express:5");
+  EXPECT_EQ(make_orthogonalizer("polar_express")->name(), "polar_express:4");
   EXPECT_EQ(make_orthogonalizer("polar_express:7")->name(), "polar_express:7");
+  EXPECT_EQ(make_orthogonalizer("polar_express:4:0.005")->name(), "polar_express:4");
+  EXPECT_EQ(make_orthogonalizer("polar_express:5:0.001")->name(), "polar_express:5");
   EXPECT_EQ(make_orthogonalizer("polar_express:8:0.0001")->name(), "polar_express:8");
   EXPECT_EQ(make_orthogonalizer("polar_express:8:0.001")->name(), "polar_express:8:0.001");
   EXPECT_EQ(make_orthogonalizer("gram:polar_express:6:1e-4")->name(), "gram:polar_express:6:1e-04");
