@@ -11,7 +11,11 @@ help:
 setup:
 	@scripts/setup.sh
 
+# cpu and cuda share build/, where the program is; changing between them starts it anew.
 build: setup
+	@if [ -f $(BUILD_DIR)/preset ] && [ "$$(cat $(BUILD_DIR)/preset)" != $(PRESET) ]; then \
+	  echo "make: $(BUILD_DIR) was for $$(cat $(BUILD_DIR)/preset), starting anew"; rm -rf $(BUILD_DIR); fi
+	@mkdir -p $(BUILD_DIR) && echo $(PRESET) > $(BUILD_DIR)/preset
 	@cmake --preset $(PRESET) --log-level=WARNING
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
@@ -24,7 +28,8 @@ test: build
 bench: build
 	@$(BUILD_DIR)/gluon bench step --model gpt124m --device cpu
 
-format: setup
+format:
+	@scripts/setup.sh clang-format
 	@scripts/format.sh
 
 clean:

@@ -112,8 +112,8 @@ class DirectionSampler : public StepObserver {
 
   void after_step(const BatchStep& batch) override {
     const MatrixShape& shape = batch.blocks.front().shape;
-    samples_.try_emplace({shape.rows, shape.cols},
-                         Sample{batch.momentum[0].clone(), batch.direction[0].clone()});
+    if (samples_.count({shape.rows, shape.cols}) > 0) return;
+    samples_[{shape.rows, shape.cols}] = {batch.momentum[0].clone(), batch.direction[0].clone()};
   }
 
   const std::map<std::pair<int64_t, int64_t>, Sample>& samples() const { return samples_; }

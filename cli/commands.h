@@ -7,5 +7,9 @@
 namespace gluon::cli {
 
 void add_bench(CLI::App& app);
+void add_data(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_sample(CLI::App& app);
+void add_train(CLI::App& app);
 
 }  // namespace gluon::cli

@@ -4,6 +4,7 @@
 
 #pragma once
 
+// clang-format off: the order of the flow, not of the alphabet
 #include "gluon/check.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/geometry/layer.h"

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, test and run Gluon on Debian 12 or a relative, and says what it does.
+# Installs what is missing to build, test and run Gluon on Debian 12, and says what it does. Names of further
+# packages may follow: scripts/setup.sh clang-format
 set -euo pipefail
 
 packages=(
-  build-essential cmake ninja-build git pkg-config clang-format
+  build-essential cmake ninja-build git
   libtorch-dev libopenblas-openmp-dev
   libcli11-dev nlohmann-json3-dev
   libgtest-dev
+  "$@"
 )
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -29,7 +31,7 @@ fi
 
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: need root or sudo to install: ${missing[*]}" >&2; exit 2; }
+  command -v sudo >/dev/null || { echo "setup: need root or sudo to install: ${missing[*]} (GLUON_SKIP_SETUP=1 goes on without)" >&2; exit 2; }
   sudo=(sudo)
 fi
 echo "setup: installing ${missing[*]}"

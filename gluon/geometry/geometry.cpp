@@ -11,10 +11,12 @@ namespace gluon {
 namespace {
 
 bool matches(const Rule& rule, const Layer& layer, std::span<const Layer> layers) {
-  const auto beside = [&](const Layer& other) { return other.role == *rule.beside; };
+  const auto present = [&](Role role) {
+    return std::any_of(layers.begin(), layers.end(), [&](const Layer& other) { return other.role == role; });
+  };
   return glob_match(rule.pattern, layer.name) && (!rule.role || *rule.role == layer.role) &&
-         (!rule.rank || *rule.rank == layer.parameter.dim()) &&
-         (!rule.beside || std::any_of(layers.begin(), layers.end(), beside));
+         (!rule.rank || *rule.rank == layer.parameter.dim()) && (!rule.beside || present(*rule.beside)) &&
+         (!rule.without || !present(*rule.without));
 }
 
 // What the rule selects by, as people would say it: "conv blocks.*" or "*".
@@ -24,6 +26,7 @@ std::string selector(const Rule& rule) {
   if (rule.rank) text += join("rank ", *rule.rank, " ");
   if (rule.pattern != "*" || text.empty()) text += rule.pattern + " ";
   if (rule.beside) text += join("beside ", role_name(*rule.beside), " ");
+  if (rule.without) text += join("without ", role_name(*rule.without), " ");
   text.pop_back();
   return text;
 }
@@ -45,6 +48,7 @@ void validate(const Rule& rule) {
   GLUON_CHECK(!rule.ball || rule.weight_decay == 0, what, "a ball and a weight decay exclude each other");
   GLUON_CHECK(!rule.ball || !rule.norm.is_adamw(), what, "AdamW has no norm ball");
   GLUON_CHECK(rule.split.empty() || !rule.norm.is_adamw(), what, "AdamW works on entries; it needs no split");
+  if (!rule.norm.is_adamw()) (void)rule.norm.resolve({}, kDefaultOrthogonalizer);
 }
 
 }  // namespace
@@ -79,6 +83,12 @@ Geometry::Geometry(std::vector<Rule> rules, Momentum momentum)
     : rules_(std::move(rules)), momentum_(momentum) {
   GLUON_CHECK(!rules_.empty(), "Geometry: expected at least one rule, got none");
   for (const Rule& rule : rules_) validate(rule);
+}
+
+Geometry Geometry::with_first(Rule rule) const {
+  std::vector<Rule> rules{std::move(rule)};
+  rules.insert(rules.end(), rules_.begin(), rules_.end());
+  return Geometry(std::move(rules), momentum_);
 }
 
 std::vector<std::size_t> Geometry::assign(std::span<const Layer> layers) const {

@@ -59,19 +59,24 @@ struct Rule {
   std::optional<Role> role;     // only layers with this role
   std::optional<int64_t> rank;  // only parameters with this many dimensions
   std::optional<Role> beside;   // only in models that also have a layer with this role
+  std::optional<Role> without;  // only in models that have no layer with this role
 
   NormChoice norm = "spectral";
   Radius radius = 0.02;
-  std::string split;           // see split_blocks()
-  double weight_decay = 0;     // decoupled: X <- (1 - weight_decay t) X + t lmo
-  std::optional<double> ball;  // constrained to |X| <= ball (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
+  std::string split;        // see split_blocks()
+  double weight_decay = 0;  // decoupled: X <- (1 - weight_decay t) X + t lmo
+  std::optional<double>
+      ball;  // |X| <= ball, to the LMO's accuracy (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
 };
 
 class Geometry {
  public:
   /// `momentum` is what the optimizer uses when its options say nothing else. Throws InputError when there are
-  /// no rules, a decay is negative, a ball is not positive or both are given.
+  /// no rules, a norm cannot be made, a decay is negative, a ball is not positive or both are given.
   explicit Geometry(std::vector<Rule> rules, Momentum momentum = Momentum::ema(0.9));
+
+  /// This geometry with `rule` before all others: Geometry(...).with_first({.pattern = "*.qkv.weight", ...}).
+  Geometry with_first(Rule rule) const;
 
   const std::vector<Rule>& rules() const { return rules_; }
   const Momentum& momentum() const { return momentum_; }

@@ -115,18 +115,11 @@ Role infer_role(std::string_view name, at::IntArrayRef sizes) {
                       "embeddings", "token_embedding", "position_embedding"})) {
     return Role::kEmbedding;
   }
-  if (has_part(name, {"head", "lm_head", "classifier", "unembedding", "output_head", "embed_out"})) {
+  if (has_part(name,
+               {"head", "lm_head", "classifier", "unembed", "unembedding", "output_head", "embed_out"})) {
     return Role::kHead;
   }
   return Role::kHidden;
-}
-
-std::vector<Layer> make_layers(std::span<const std::pair<std::string, at::Tensor>> named_parameters) {
-  std::vector<Layer> layers;
-  for (const auto& [name, parameter] : named_parameters) {
-    layers.push_back({name, parameter, infer_role(name, parameter.sizes())});
-  }
-  return layers;
 }
 
 MatrixShape matrix_shape(at::IntArrayRef sizes, Role role) {

@@ -20,10 +20,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace gluon {
@@ -46,9 +44,6 @@ struct Layer {
   at::Tensor parameter;
   Role role = Role::kHidden;
 };
-
-/// Layers from named parameters, with roles by infer_role().
-std::vector<Layer> make_layers(std::span<const std::pair<std::string, at::Tensor>> named_parameters);
 
 /// The matrices of a parameter, see the table above.
 struct MatrixShape {

@@ -10,9 +10,9 @@ at::Tensor largest_entry(const at::Tensor& x, at::IntArrayRef dims) {
   return at::maximum(x.amax(dims, /*keepdim=*/true), x.amin(dims, /*keepdim=*/true).neg());
 }
 
-at::Tensor one_if_zero(const at::Tensor& divisor) { return divisor.masked_fill(divisor == 0, 1); }
-
 }  // namespace
+
+at::Tensor one_if_zero(const at::Tensor& divisor) { return divisor.masked_fill(divisor == 0, 1); }
 
 at::Tensor safe_length(const at::Tensor& x, at::IntArrayRef dims) {
   if (x.numel() == 0) return at::linalg_vector_norm(x, 2, dims, /*keepdim=*/true);

@@ -7,6 +7,9 @@
 
 namespace gluon {
 
+/// `divisor` with its zeros replaced by ones, so that 0 / it is 0.
+at::Tensor one_if_zero(const at::Tensor& divisor);
+
 /// l2 length of x along `dims`, kept as dimensions of size 1.
 at::Tensor safe_length(const at::Tensor& x, at::IntArrayRef dims);
 

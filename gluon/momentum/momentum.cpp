@@ -13,7 +13,12 @@ Momentum::Momentum(Kind kind, double beta) : kind_(kind), beta_(beta) {
   GLUON_CHECK(beta >= 0 && beta < 1, "Momentum: beta must be in [0, 1), got ", beta);
 }
 
-Momentum::Momentum(double beta) : Momentum(Kind::kEma, beta) {}
+Momentum::Momentum(double beta) : Momentum(Kind::kBeta, beta) {}
+
+Momentum Momentum::over(const Momentum& geometry) const {
+  if (kind_ != Kind::kBeta) return *this;
+  return geometry.kind_ == Kind::kNesterov ? nesterov(beta_) : ema(beta_);
+}
 
 Momentum Momentum::none() { return {Kind::kNone, 0}; }
 Momentum Momentum::ema(double beta) { return {Kind::kEma, beta}; }
@@ -41,6 +46,7 @@ std::string Momentum::name() const {
   switch (kind_) {
     case Kind::kNone:
       return "none";
+    case Kind::kBeta:
     case Kind::kEma:
       return spec_text("ema", {beta_});
     case Kind::kNesterov:

@@ -27,8 +27,12 @@ class Momentum {
   static Momentum nesterov(double beta);
   static Momentum theorem3();
 
-  /// ema(beta). Throws InputError unless 0 <= beta < 1, like the functions above.
+  /// A beta alone: ema(beta), or nesterov(beta) over a geometry whose own momentum is nesterov. Throws InputError
+  /// unless 0 <= beta < 1, like the functions above.
   Momentum(double beta);  // NOLINT(google-explicit-constructor): {.momentum = 0.9} reads as it should
+
+  /// This momentum in a geometry whose own is `geometry`.
+  Momentum over(const Momentum& geometry) const;
 
   /// Weight of the old momentum in step k = 0, 1, ...
   double beta(int64_t step) const;
@@ -36,7 +40,7 @@ class Momentum {
   bool keeps_buffer() const { return kind_ != Kind::kNone; }
 
   /// Whether the LMO's input is the buffer itself.
-  bool input_is_buffer() const { return kind_ == Kind::kEma || kind_ == Kind::kTheorem3; }
+  bool input_is_buffer() const { return kind_ != Kind::kNone && kind_ != Kind::kNesterov; }
 
   /// Folds one gradient into its part of the buffer, in place. Shapes are equal; dtypes may differ.
   void accumulate(at::Tensor buffer, const at::Tensor& gradient, int64_t step) const;
@@ -49,7 +53,7 @@ class Momentum {
   std::string name() const;
 
  private:
-  enum class Kind { kNone, kEma, kNesterov, kTheorem3 };
+  enum class Kind { kNone, kBeta, kEma, kNesterov, kTheorem3 };
   Momentum(Kind kind, double beta);
 
   Kind kind_;

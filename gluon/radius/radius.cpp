@@ -50,10 +50,9 @@ class SmoothRadius : public RadiusRule {
     GLUON_CHECK(zeta >= 0 && zeta < 1, "relative_noise radius: zeta must be in [0, 1), got ", zeta);
   }
   at::Tensor radius(const BatchStep& batch) const override {
+    // (1-z) / (L0 / |g|* + (1+z) L1): finite for every |g|*, an overflown one included. A zero gradient stays.
     const at::Tensor dual = batch.momentum_dual_norm();
-    const at::Tensor bound = dual * ((1 + zeta_) * l1_) + l0_;
-    // A zero gradient with L0 = 0 is 0 / 0; its direction is zero, so any finite radius says "stay".
-    return (dual * (1 - zeta_)).div_(bound).masked_fill_(bound == 0, 0);
+    return (1 - zeta_) / (l0_ / dual + (1 + zeta_) * l1_).masked_fill_(dual == 0, INFINITY);
   }
   std::string name() const override {
     return zeta_ == 0 ? spec_text("smooth", {l0_, l1_}) : spec_text("relative_noise", {l0_, l1_, zeta_});

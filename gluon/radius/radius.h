@@ -26,7 +26,8 @@ class RadiusRule {
  public:
   virtual ~RadiusRule() = default;
 
-  /// One radius per matrix of the batch: (c), on its device, without host synchronisation.
+  /// One radius per matrix of the batch: (c), on its device, without host synchronisation. The caller does not
+  /// change what it is given.
   virtual at::Tensor radius(const BatchStep& batch) const = 0;
 
   /// The radius where it is always the same.

@@ -38,8 +38,11 @@ void AdamW::step(double multiplier) {
     const double second_correction = 1 - std::pow(options_.beta2, j);
     at::Tensor ratio = entry.second.sqrt().div_(std::sqrt(second_correction)).add_(options_.eps);
     at::div_out(ratio, entry.first, ratio);
-    if (entry.weight_decay > 0) parameter.mul_(1 - rate * entry.weight_decay);
-    parameter.add_(ratio, -rate / first_correction);
+    // Shrunk and moved in the precision of the state, rounded once.
+    const at::Tensor wide = parameter.to(ratio.scalar_type());
+    if (entry.weight_decay > 0) wide.mul_(1 - rate * entry.weight_decay);
+    wide.add_(ratio, -rate / first_correction);
+    if (!wide.is_same(parameter)) parameter.copy_(wide);
   }
 }
 

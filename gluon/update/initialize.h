@@ -1,8 +1,9 @@
-// Initial weights on the norm ball, as Scion starts.
+// Initial weights on the norm ball, in the manner of Scion.
 //
-// A random point of the sphere |X| = ball is ball lmo(N) for Gaussian N: an orthogonal matrix for the spectral
-// norm, random signs for max_entry, random unit rows for rows. Biases (vectors whose name ends in "bias") start
-// at zero; other vectors and scalars, such as the gains of a normalization, keep their values.
+// A random point of the sphere |X| = ball is ball lmo(N) for Gaussian N: an orthogonal matrix for the spectral norm,
+// random signs for max_entry, random unit rows for rows. Biases (vectors whose name ends in "bias") start at zero;
+// other vectors and scalars, such as the gains of a normalization, keep their values. Unlike Scion's own code, which
+// orthogonalizes a convolution tap by tap, the flattened matrix is orthogonalized as a whole.
 
 #pragma once
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "gluon/check.h"
 #include "gluon/precision.h"
 
 namespace gluon {
@@ -17,15 +18,6 @@ constexpr int64_t kCacheBytes = int64_t{16} << 20;
 // Momentum and directions of half precision parameters are kept in float32.
 at::TensorOptions stack_options(const at::Tensor& parameter) {
   return parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type()));
-}
-
-// parameter += radius direction, in one pass where the types agree (addcmul_ mixes none on LibTorch 1.13).
-void add_scaled(at::Tensor& parameter, const at::Tensor& direction, const at::Tensor& radius) {
-  if (parameter.scalar_type() == direction.scalar_type()) {
-    parameter.addcmul_(direction, radius);
-  } else {
-    parameter.add_(direction * radius);
-  }
 }
 
 }  // namespace
@@ -86,7 +78,11 @@ void LayerBatch::accumulate_momentum(BatchStep& batch) {
 }
 
 void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
-  batch.radius = rule_.radius->radius(batch).mul_(multiplier);
+  const at::Tensor radius = rule_.radius->radius(batch);
+  GLUON_CHECK(radius.dim() == 1 && radius.size(0) == batch.momentum.size(0), "radius rule ",
+              rule_.radius->name(), ": expected one radius per matrix, [", batch.momentum.size(0), "], got ",
+              radius.sizes());
+  batch.radius = radius * multiplier;
   if (rule_.ball) batch.radius.clamp_max_(*rule_.ball);  // a longer step would leave the ball
   part(last_radius_, batch.blocks).copy_(batch.radius);
 }
@@ -98,8 +94,15 @@ void LayerBatch::move_parameters(const BatchStep& batch) const {
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
+    const at::Tensor direction = slot(batch.direction, index, parameter.sizes());
+    if (parameter.scalar_type() != direction.scalar_type()) {
+      // In half precision the shrinkage alone would round away; both parts together are rounded once.
+      const at::Tensor wide = parameter.to(direction.scalar_type());
+      parameter.copy_((decay > 0 ? wide * shrink[index] : wide).addcmul_(direction, batch.radius[index]));
+      continue;
+    }
     if (decay > 0) parameter.mul_(shrink[index]);
-    add_scaled(parameter, slot(batch.direction, index, parameter.sizes()), batch.radius[index]);
+    parameter.addcmul_(direction, batch.radius[index]);
   }
 }
 

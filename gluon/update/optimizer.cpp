@@ -87,7 +87,7 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
       blocks.push_back(std::move(block));
     }
   }
-  const Momentum momentum = options_.momentum.value_or(geometry_.momentum());
+  const Momentum momentum = options_.momentum.value_or(geometry_.momentum()).over(geometry_.momentum());
   for (auto& [key, group] : groups) {
     batches_.emplace_back(std::move(group.second), group.first, geometry_.rules()[std::get<0>(key)],
                           momentum);
@@ -103,6 +103,8 @@ void Optimizer::step() {
     ++skipped_;
     return;
   }
+  GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
+  halfway_ = true;
   const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
   for (LayerBatch& layers : batches_) {
     for (const auto& run : layers.runs(options_.scratch_bytes)) {
@@ -116,6 +118,7 @@ void Optimizer::step() {
   }
   adamw_.step(multiplier);
   ++step_;
+  halfway_ = false;
 }
 
 void Optimizer::check_layers() {
@@ -133,10 +136,10 @@ void Optimizer::check_layers() {
       continue;
     }
     GLUON_CHECK(gradient.layout() == at::kStrided && gradient.sizes() == parameter.sizes() &&
-                    gradient.device() == device && at::isFloatingType(gradient.scalar_type()),
-                "Optimizer: layer '", name, "' needs a dense floating point gradient ", parameter.sizes(),
-                " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(), " ",
-                gradient.sizes(), " on ", gradient.device());
+                    gradient.scalar_type() == dtype && gradient.device() == device,
+                "Optimizer: layer '", name, "' needs a gradient like itself, Strided ", dtype, " ",
+                parameter.sizes(), " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(),
+                " ", gradient.sizes(), " on ", gradient.device());
   }
 }
 
@@ -147,7 +150,9 @@ std::string Optimizer::first_non_finite_layer() const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& gradient = layers_[i].parameter.grad();
     if (!gradient.defined()) continue;
-    const auto [least, largest] = at::aminmax(gradient.flatten());
+    // LibTorch 1.13 has no aminmax of float16 on the CPU.
+    const bool half = gradient.scalar_type() == at::kHalf && gradient.is_cpu();
+    const auto [least, largest] = at::aminmax(half ? gradient.to(at::kFloat) : gradient);
     finite.push_back(
         at::isfinite(least).logical_and_(at::isfinite(largest)).to(layers_[0].parameter.device()));
     index.push_back(i);
@@ -205,7 +210,11 @@ void Optimizer::load_state(const OptimizerState& state) {
   std::map<std::string, std::vector<int64_t>> expected;
   for (const LayerBatch& layers : batches_) layers.list(expected);
   adamw_.list(expected);
-  for (const auto& [name, sizes] : expected) (void)state.find(name, sizes);
+  for (const auto& [name, sizes] : expected) {
+    const at::Tensor tensor = state.find(name, sizes);
+    GLUON_CHECK(!name.starts_with("adamw.steps/") || tensor.item<double>() >= 0, "optimizer state: '", name,
+                "' must be >= 0, got ", tensor.item<double>());
+  }
   for (const auto& [name, tensor] : state.tensors) {
     GLUON_CHECK(expected.count(name) == 1, "optimizer state: '", name,
                 "' belongs to no layer of this optimizer");
@@ -213,6 +222,7 @@ void Optimizer::load_state(const OptimizerState& state) {
   for (LayerBatch& layers : batches_) layers.load(state);
   adamw_.load(state);
   step_ = state.step;
+  halfway_ = false;
 }
 
 void Optimizer::warn(const std::string& sentence) const {

@@ -35,7 +35,8 @@ struct OptimizerOptions {
   Schedule schedule;                                   // multiplies every radius
   std::string orthogonalizer{kDefaultOrthogonalizer};  // inside "spectral" norms that name none
   NonFinite non_finite = NonFinite::kError;
-  int64_t scratch_bytes = int64_t{256} << 20;  // bound on temporaries: larger batches go in chunks
+  int64_t scratch_bytes = int64_t{256}
+                          << 20;  // of stacked LMO inputs and directions: larger batches go in chunks
   AdamWOptions adamw;
   std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
 
@@ -53,10 +54,15 @@ class Optimizer {
   /// Assigns every layer to a rule of the geometry and allocates the state. Throws InputError on a layer without
   /// a rule, a name used twice, a parameter that is not dense floating point, or a norm that cannot be made.
   Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options = {});
+  Optimizer(const Optimizer&) = delete;  // two optimizers would share their momentum
+  Optimizer& operator=(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = default;
+  Optimizer& operator=(Optimizer&&) = default;
 
-  /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they
-  /// are. Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option), on a
-  /// parameter whose shape, dtype or device is not what it was, and on a gradient that does not fit its parameter.
+  /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they are.
+  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option), on a parameter
+  /// whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should anything throw
+  /// later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
   void step();
 
   /// Drops the gradients of all layers.
@@ -109,6 +115,7 @@ class Optimizer {
   double radius_multiplier_ = 1;
   int64_t step_ = 0;
   int64_t skipped_ = 0;
+  bool halfway_ = false;  // a step began and did not end
 };
 
 }  // namespace gluon

@@ -1,7 +1,6 @@
 #include "gluon/update/presets.h"
 
 #include <cmath>
-#include <iterator>
 #include <vector>
 
 #include "gluon/check.h"
@@ -27,32 +26,39 @@ std::string muon_norm(MuonScale scale) {
   return {};
 }
 
+// Scion's norms. Radii t and, for the constrained form, gamma = t / ball, where head and vectors of a pure CNN (with
+// convolutions, without hidden layers) go with the convolutions.
 struct ScionRadii {
-  double hidden, conv, head, vector;
+  double hidden, embedding, untied_embedding, conv, head, cnn_head, vector, cnn_vector;
 };
 
-// The norms of Scion for models that have a layer of the role `beside`, or for all.
-std::vector<Rule> scion_rules(const ScionRadii& t, std::optional<Role> beside) {
+std::vector<Rule> scion_rules(const ScionRadii& t) {
+  const auto in_cnn = [](Role role, const char* norm, double radius) {
+    return Rule{
+        .role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
+  };
   return {
-      {.role = Role::kHidden, .beside = beside, .norm = kHiddenNorm, .radius = t.hidden},
-      {.role = Role::kConv, .beside = beside, .norm = kConvNorm, .radius = t.conv},
-      {.role = Role::kHead, .beside = beside, .norm = kHeadNorm, .radius = t.head},
-      {.role = Role::kVector, .beside = beside, .norm = kVectorNorm, .radius = t.vector},
-      {.role = Role::kScalar, .beside = beside, .norm = kVectorNorm, .radius = t.vector},
+      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = t.hidden},
+      {.role = Role::kConv, .norm = kConvNorm, .radius = t.conv},
+      {.role = Role::kEmbedding,
+       .beside = Role::kHead,
+       .norm = kUntiedEmbeddingNorm,
+       .radius = t.untied_embedding},
+      {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = t.embedding},
+      in_cnn(Role::kHead, kHeadNorm, t.cnn_head),
+      {.role = Role::kHead, .norm = kHeadNorm, .radius = t.head},
+      in_cnn(Role::kVector, kVectorNorm, t.cnn_vector),
+      {.norm = kVectorNorm, .radius = t.vector},
   };
 }
 
-std::vector<Rule> embedding_rules(double radius) {
-  return {{.role = Role::kEmbedding, .beside = Role::kHead, .norm = kUntiedEmbeddingNorm, .radius = radius},
-          {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = radius}};
-}
-
-void append(std::vector<Rule>& rules, std::vector<Rule> more) {
-  std::move(more.begin(), more.end(), std::back_inserter(rules));
-}
-
-void keep_in_ball(std::vector<Rule>& rules, double gamma) {
-  for (Rule& rule : rules) rule.ball = *rule.radius->constant() / gamma;
+// Theorem 1 needs |lmo(g)| = 1 and <g, lmo(g)> = -|g|*: a spectral norm that names no orthogonalizer takes the SVD.
+NormChoice with_exact_lmo(const NormChoice& norm) {
+  constexpr std::string_view kSpectral = "spectral";
+  std::string name = norm.name();
+  const auto place = name.find(kSpectral);
+  if (place == std::string::npos || name.substr(place + kSpectral.size()).starts_with("(")) return norm;
+  return name.insert(place + kSpectral.size(), "(svd)");
 }
 
 using Radii = std::map<std::string, double>;
@@ -87,6 +93,7 @@ void read_scion_radii(Keys& keys, Options& options) {
   keys.read("hidden", options.hidden);
   keys.read("embedding", options.embedding);
   keys.read("conv", options.conv);
+  keys.read("untied_embedding", options.untied_embedding);
   keys.read("head", options.head);
   keys.read("vector", options.vector);
 }
@@ -100,37 +107,45 @@ Geometry muon(const MuonOptions& options) {
                 .radius = options.hidden,
                 .weight_decay = options.weight_decay};
   };
+  const auto adamw = [&](Role role) {
+    return Rule{.role = role, .norm = "adamw", .radius = options.adamw, .weight_decay = options.weight_decay};
+  };
   return Geometry({spectral(Role::kHidden),
                    spectral(Role::kConv),
-                   {.norm = "adamw", .radius = options.adamw, .weight_decay = options.weight_decay}},
+                   adamw(Role::kEmbedding),
+                   adamw(Role::kHead),
+                   {.norm = "adamw", .radius = options.adamw}},
                   Momentum::nesterov(0.95));
 }
 
 Geometry unscion(const UnscionOptions& options) {
-  const auto& [hidden, embedding, conv, head, vector] = options;
-  std::vector<Rule> rules =
-      scion_rules({hidden, conv, head.value_or(100 * conv), vector.value_or(conv)}, Role::kConv);
-  append(rules, scion_rules({hidden, conv, head.value_or(embedding), vector.value_or(hidden)}, std::nullopt));
-  append(rules, embedding_rules(embedding));
-  return Geometry(std::move(rules));
+  const auto& [hidden, embedding, conv, untied_embedding, head, vector] = options;
+  return Geometry(scion_rules({.hidden = hidden,
+                               .embedding = embedding,
+                               .untied_embedding = untied_embedding.value_or(hidden),
+                               .conv = conv,
+                               .head = head.value_or(embedding),
+                               .cnn_head = head.value_or(100 * conv),
+                               .vector = vector.value_or(hidden),
+                               .cnn_vector = vector.value_or(conv)}));
 }
 
 Geometry scion(const ScionOptions& options) {
-  const auto& [gamma, conv_gamma, hidden, embedding, conv, head, vector] = options;
-  for (const double g : {gamma, conv_gamma}) {
-    GLUON_CHECK(g > 0 && g <= 1, "scion: gamma must be in (0, 1], got ", g);
+  const auto& [gamma, conv_gamma, hidden, embedding, conv, untied_embedding, head, vector] = options;
+  GLUON_CHECK(gamma > 0 && gamma <= 1, "scion: gamma must be in (0, 1], got ", gamma);
+  GLUON_CHECK(conv_gamma > 0 && conv_gamma <= 1, "scion: conv_gamma must be in (0, 1], got ", conv_gamma);
+  std::vector<Rule> rules = scion_rules({.hidden = gamma * hidden,
+                                         .embedding = gamma * embedding,
+                                         .untied_embedding = gamma * untied_embedding.value_or(hidden),
+                                         .conv = conv_gamma * conv,
+                                         .head = gamma * head.value_or(embedding),
+                                         .cnn_head = conv_gamma * head.value_or(100 * conv),
+                                         .vector = gamma * vector.value_or(hidden),
+                                         .cnn_vector = conv_gamma * vector.value_or(conv)});
+  for (Rule& rule : rules) {
+    const bool with_convolutions = rule.role == Role::kConv || rule.beside == Role::kConv;
+    rule.ball = *rule.radius->constant() / (with_convolutions ? conv_gamma : gamma);
   }
-  const auto scaled = [](double g, ScionRadii rho) {
-    return ScionRadii{g * rho.hidden, g * rho.conv, g * rho.head, g * rho.vector};
-  };
-  std::vector<Rule> rules = scion_rules(
-      scaled(conv_gamma, {hidden, conv, head.value_or(100 * conv), vector.value_or(conv)}), Role::kConv);
-  keep_in_ball(rules, conv_gamma);
-  std::vector<Rule> others = scion_rules(
-      scaled(gamma, {hidden, conv, head.value_or(embedding), vector.value_or(hidden)}), std::nullopt);
-  append(others, embedding_rules(gamma * embedding));
-  keep_in_ball(others, gamma);
-  append(rules, std::move(others));
   return Geometry(std::move(rules));
 }
 
@@ -144,6 +159,7 @@ Geometry deterministic_gluon(const DeterministicOptions& options) {
     GLUON_CHECK(!rule.norm.is_adamw(),
                 "deterministic_gluon: needs a norm for every layer, got an AdamW rule");
     rule.radius = smooth_radius(options.l0, options.l1);
+    rule.norm = with_exact_lmo(rule.norm);
     rule.weight_decay = 0;
     rule.ball.reset();
   }

@@ -1,6 +1,7 @@
 // Presets: the named methods of the paper as geometries.
 //
-//   muon                 hidden, conv: spectral with one of three scales; AdamW elsewhere
+//   muon                 hidden, conv: spectral with one of three scales; AdamW elsewhere. Public Muon's own steps
+//                        are OptimizerOptions{.orthogonalizer = "newton_schulz"}
 //   scion, unscion       hidden     scaled(sqrt(n/m),spectral)
 //                        conv       scaled(sqrt(kernel*n/m),spectral)
 //                        head       scaled(n,max_entry)
@@ -12,8 +13,8 @@
 //   deterministic_gluon  another preset's norms with theorem 1's radii, full gradients and no momentum
 //   adamw                AdamW everywhere
 //
-// Models with convolutions get the radii of the paper's CNN, others those of its NanoGPT.
-// (paper: section "Special cases of the LMO framework"; radii: sections "Training NanoGPT", "Training CNN".)
+// Head and vectors of a pure CNN (convolutions, no hidden layers) move with its convolutions' radius, elsewhere with
+// the language model's. (paper: section "Special cases of the LMO framework"; radii: its NanoGPT and CNN runs.)
 
 #pragma once
 
@@ -36,29 +37,32 @@ enum class MuonScale {
 struct MuonOptions {
   double hidden = 0.02;
   MuonScale scale = MuonScale::kAspect;
-  double weight_decay = 0;
-  double adamw = 3e-4;  // learning rate of the layers that are no hidden matrices
+  double weight_decay = 0;  // of matrices; vectors and scalars do not decay
+  double adamw = 3e-4;      // learning rate of the layers that are no hidden matrices
 };
 
-/// Radii t of unconstrained Scion; the defaults are the paper's for NanoGPT and the CIFAR-10 CNN.
+/// Radii t of unconstrained Scion; the defaults are those of the paper's NanoGPT and CIFAR-10 runs, which take them
+/// from Pethick et al., 2025, tables 7 and 10.
 struct UnscionOptions {
   double hidden = 0.018;
   double embedding = 1.08;
   double conv = 0.5;
-  std::optional<double> head;    // 100 times the convolutions' beside them, the embedding's otherwise
-  std::optional<double> vector;  // the convolutions' beside them, the hidden layers' otherwise
+  std::optional<double> untied_embedding;  // an embedding beside a head: the hidden layers'
+  std::optional<double> head;              // the embedding's; in a pure CNN 100 times the convolutions'
+  std::optional<double> vector;            // the hidden layers'; in a pure CNN the convolutions'
 };
 
 /// Scion keeps each layer in a ball: X <- (1 - gamma) X + gamma rho lmo(M). Radii rho as in the Scion paper's
 /// NanoGPT and CNN runs; a step moves by t = gamma rho.
 struct ScionOptions {
   double gamma = 0.00036;
-  double conv_gamma = 1.0 / 16;  // in models with convolutions
+  double conv_gamma = 1.0 / 16;  // of convolutions, and of head and vectors in a pure CNN
   double hidden = 50;
   double embedding = 3000;
   double conv = 8;
-  std::optional<double> head;    // 100 times the convolutions' beside them, the embedding's otherwise
-  std::optional<double> vector;  // the convolutions' beside them, the hidden layers' otherwise
+  std::optional<double> untied_embedding;  // as above, with rho for t
+  std::optional<double> head;
+  std::optional<double> vector;
 };
 
 /// Constants of theorem 1, shared by all layers, over the norms of `norms`.

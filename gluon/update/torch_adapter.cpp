@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "gluon/check.h"
 
@@ -22,13 +23,28 @@ std::map<std::string, Role> roles_by_module(const torch::nn::Module& module) {
   std::map<std::string, Role> roles;
   const auto note = [&](const std::string& name, const torch::nn::Module& part) {
     if (is_conv(part)) roles[name] = Role::kConv;
-    if (part.as<torch::nn::Embedding>() != nullptr) roles[name] = Role::kEmbedding;
+    if (part.as<torch::nn::Embedding>() != nullptr || part.as<torch::nn::EmbeddingBag>() != nullptr) {
+      roles[name] = Role::kEmbedding;
+    }
   };
   note("weight", module);
   for (const auto& child : module.named_modules("", /*include_self=*/false)) {
     note(child.key() + ".weight", *child.value());
   }
   return roles;
+}
+
+std::set<std::string> transposed_convolutions(const torch::nn::Module& module) {
+  std::set<std::string> names;
+  for (const auto& child : module.named_modules("", /*include_self=*/false)) {
+    const torch::nn::Module& part = *child.value();
+    if (part.as<torch::nn::ConvTranspose1d>() != nullptr ||
+        part.as<torch::nn::ConvTranspose2d>() != nullptr ||
+        part.as<torch::nn::ConvTranspose3d>() != nullptr) {
+      names.insert(child.key() + ".weight");
+    }
+  }
+  return names;
 }
 
 std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
@@ -41,15 +57,21 @@ std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
 
 std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverrides& overrides) {
   const std::map<std::string, Role> by_module = roles_by_module(module);
+  const std::set<std::string> transposed = transposed_convolutions(module);
   std::vector<bool> used(overrides.size(), false);
   const auto role_of = [&](const std::string& name, at::IntArrayRef sizes) {
     const auto known = by_module.find(name);
     Role role = known != by_module.end() ? known->second : infer_role(name, sizes);
+    bool overridden = false;
     for (std::size_t i = overrides.size(); i-- > 0;) {
       if (!glob_match(overrides[i].first, name)) continue;
       role = overrides[i].second;
-      used[i] = true;
+      used[i] = overridden = true;
     }
+    GLUON_CHECK(
+        overridden || transposed.count(name) == 0, "layers_of: '", name,
+        "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
+        "say with an override what it should count as");
     return role;
   };
 
@@ -83,6 +105,9 @@ torch::Tensor TorchOptimizer::step(LossClosure closure) {
     const at::AutoGradMode enable_grad(true);
     loss = closure();
   }
+  GLUON_CHECK(
+      param_groups().size() == 1 && param_groups()[0].params().size() == core_.layers().size(),
+      "TorchOptimizer: its layers are those given at construction; a parameter or group was added later");
   core_.set_radius_multiplier(param_groups()[0].options().get_lr());
   core_.step();
   return loss;

@@ -41,6 +41,21 @@ TEST(Geometry, BesideLooksAtTheWholeModel) {
   EXPECT_EQ(geometry.assign(layers)[0], 0);
 }
 
+TEST(Geometry, WithoutLooksAtTheWholeModelToo) {
+  const Geometry geometry({{.role = Role::kVector, .without = Role::kConv}, {}});
+  auto layers = small_gpt();
+  EXPECT_EQ(geometry.assign(layers)[3], 0);
+  layers.push_back({"conv.weight", at::randn({2, 2, 3, 3}), Role::kConv});
+  EXPECT_EQ(geometry.assign(layers)[3], 1);
+}
+
+TEST(Geometry, ARuleOfOnesOwnGoesFirst) {
+  const Geometry geometry = presets::muon().with_first({.pattern = "*.qkv.*", .radius = 7});
+  EXPECT_EQ(geometry.assign(small_gpt())[1], 0);
+  EXPECT_EQ(geometry.rules()[0].radius->name(), "7");
+  EXPECT_EQ(geometry.momentum().name(), presets::muon().momentum().name());
+}
+
 TEST(Geometry, AnUnmatchedLayerIsAnErrorThatNamesIt) {
   const Geometry geometry({{.role = Role::kHidden}});
   EXPECT_INPUT_ERROR(geometry.assign(small_gpt()),
@@ -48,7 +63,10 @@ TEST(Geometry, AnUnmatchedLayerIsAnErrorThatNamesIt) {
 }
 
 TEST(Geometry, BadRulesAreRefused) {
-  EXPECT_INPUT_ERROR(Geometry({}), "expected at least one rule");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{}), "expected at least one rule");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}),
+                     "unknown name 'nuclear'");
+  EXPECT_INPUT_ERROR(NormChoice(std::shared_ptr<const Norm>()), "Rule: expected a norm, got none");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0, got 0");
   EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .weight_decay = -1}}),
                      "rule 'a*': weight decay must be >= 0, got -1");

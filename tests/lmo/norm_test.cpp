@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "gluon/lmo/scaled.h"
+#include "gluon/lmo/spectral.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -52,6 +54,11 @@ TEST(Norm, HalfPrecisionIsComputedInFloatAndKeptOutside) {
   EXPECT_EQ(norm->lmo(g).scalar_type(), at::kBFloat16);
   EXPECT_EQ(norm->dual_norm(g).scalar_type(), at::kFloat);
   EXPECT_TRUE(norm->dual_norm(g).equal(norm->dual_norm(g.to(at::kFloat))));
+}
+
+TEST(Norm, PartsThatAreMissingAreNamed) {
+  EXPECT_INPUT_ERROR(ScaledNorm(1, nullptr), "scaled: expected a norm, got none");
+  EXPECT_INPUT_ERROR(SpectralNorm(nullptr), "spectral: expected an orthogonalizer, got none");
 }
 
 TEST(Norm, BadInput) {

@@ -53,6 +53,13 @@ TEST(Momentum, HalfPrecisionGradientsFoldIntoAFloatBuffer) {
   EXPECT_TRUE(buffer.equal(at::full({4}, 0.5)));
 }
 
+TEST(Momentum, ABetaAloneKeepsTheGeometrysKind) {
+  EXPECT_EQ(Momentum(0.8).over(Momentum::nesterov(0.95)).name(), "nesterov(0.8)");
+  EXPECT_EQ(Momentum(0.8).over(Momentum::none()).name(), "ema(0.8)");
+  EXPECT_EQ(Momentum::ema(0.8).over(Momentum::nesterov(0.95)).name(), "ema(0.8)");
+  EXPECT_EQ(Momentum::none().over(Momentum::nesterov(0.95)).name(), "none");
+}
+
 TEST(Momentum, NamesParseBack) {
   for (const char* name : {"none", "ema(0.9)", "nesterov(0.95)", "theorem3"}) {
     EXPECT_EQ(make_momentum(name).name(), name);

@@ -52,6 +52,13 @@ TEST(Radius, AZeroGradientWithoutL0DoesNotDivideByZero) {
   EXPECT_EQ(second(radius), 0);
 }
 
+TEST(Radius, AnOverflownDualNormGivesTheLimit) {
+  BatchStep batch = batch_at(0);
+  batch.momentum = at::full({1, 2, 3}, 3e38f);
+  batch.direction = batch.momentum.sign().neg();
+  EXPECT_FLOAT_EQ(smooth_radius(2, 0.5)->radius(batch).item<float>(), 2);
+}
+
 TEST(Radius, NamesParseBack) {
   for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)"}) {
     EXPECT_EQ(make_radius(name)->name(), name);
@@ -59,7 +66,8 @@ TEST(Radius, NamesParseBack) {
 }
 
 TEST(Radius, BadInput) {
-  EXPECT_INPUT_ERROR(Radius(0), "radius: must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Radius(0.0), "radius: must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Radius(std::shared_ptr<const RadiusRule>()), "radius: expected a rule, got none");
   EXPECT_INPUT_ERROR(Radius(std::nan("")), "radius: must be > 0, got nan");
   EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0, got -1");
   EXPECT_INPUT_ERROR(smooth_radius(0, 0), "not both 0, got L0 = 0, L1 = 0");

@@ -79,6 +79,16 @@ TEST(OptimizerInput, ChangedShapesAndTypesAreNamed) {
                      "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 4] Double on cpu");
 }
 
+TEST(OptimizerInput, AGradientUnlikeItsParameterIsNamed) {
+  std::vector<Layer> layers{{"w", at::randn({3, 4})}};
+  Optimizer optimizer(layers, kRows);
+  at::Tensor& w = layers[0].parameter;
+  w.mutable_grad() = at::randn({3, 4}).to_sparse();
+  EXPECT_INPUT_ERROR(optimizer.step(),
+                     "layer 'w' needs a gradient like itself, Strided Float [3, 4] on cpu, got Sparse");
+  EXPECT_EQ(optimizer.steps_taken(), 0);
+}
+
 TEST(OptimizerInput, BadLayersAreRefusedAtConstruction) {
   const at::Tensor w = at::randn({3, 4});
   EXPECT_INPUT_ERROR(Optimizer({}, kRows), "expected at least one layer, got none");
@@ -111,6 +121,14 @@ TEST(OptimizerInput, BadOptionsAreRefused) {
   Optimizer optimizer(layers, kRows);
   EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(-1), "radius multiplier must be >= 0, got -1");
   EXPECT_INPUT_ERROR(optimizer.add_observer(nullptr), "expected an observer, got none");
+}
+
+TEST(OptimizerInput, ANegativeStepCountOfAdamWIsRefused) {
+  std::vector<Layer> layers{{"w", at::randn({3, 4})}};
+  Optimizer optimizer(layers, presets::adamw());
+  OptimizerState state = optimizer.state();
+  state.tensors["adamw.steps/w"] = at::scalar_tensor(-1, at::kLong);
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "'adamw.steps/w' must be >= 0, got -1");
 }
 
 TEST(OptimizerInput, AStateThatDoesNotFitChangesNothing) {

@@ -104,6 +104,18 @@ TEST(Optimizer, ConstrainedUpdateStaysInTheBall) {
   }
 }
 
+TEST(Optimizer, TheDefaultOrthogonalizerKeepsTheBallToItsAccuracy) {
+  std::vector<Layer> layers{{"w", random_tensor({24, 24}, 1)}};
+  const Geometry geometry({{.norm = "spectral", .radius = 0.5, .ball = 2.0}});
+  initialize(layers, geometry);
+  Optimizer optimizer(layers, geometry);
+  for (int step = 0; step < 50; ++step) {
+    layers[0].parameter.mutable_grad() = random_tensor({24, 24}, 2);
+    optimizer.step();
+  }
+  EXPECT_LE(make_norm("spectral")->norm(layers[0].parameter.unsqueeze(0)).item<double>(), 2 * 1.09);
+}
+
 TEST(Optimizer, ConstrainedStepIsTheConvexCombination) {
   std::vector<Layer> layers{{"x", random_tensor({3, 4}, 1, at::kDouble)}};
   const at::Tensor start = layers[0].parameter.clone();
@@ -197,6 +209,89 @@ TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
     EXPECT_EQ(layers[0].parameter.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(layers[0].parameter.to(at::kFloat).allclose(exact[0].parameter, 1e-2, 1e-2)) << preset;
   }
+}
+
+TEST(Optimizer, DecayDoesNotRoundAwayInHalfPrecision) {
+  for (const Geometry& geometry :
+       {Geometry({{.norm = "max_entry", .radius = 0.01, .weight_decay = 0.1}}), presets::adamw(0.01, 0.1)}) {
+    std::vector<Layer> layers{{"x", at::ones({2, 2}, at::kBFloat16)}};
+    std::vector<Layer> exact{{"x", at::ones({2, 2})}};
+    for (auto* model : {&layers, &exact}) {
+      Optimizer optimizer(*model, geometry);
+      for (int step = 0; step < 40; ++step) {
+        at::Tensor& x = model->front().parameter;
+        x.mutable_grad() = at::ones_like(x);
+        optimizer.step();
+      }
+    }
+    EXPECT_NEAR(layers[0].parameter[0][0].item<double>(), exact[0].parameter[0][0].item<double>(), 0.05);
+  }
+}
+
+TEST(Optimizer, Float16WorksOnTheCpu) {
+  std::vector<Layer> layers{{"x", at::ones({4, 2}, at::kHalf)}};
+  Optimizer optimizer(layers, presets::unscion({.hidden = 0.5}), quiet());
+  layers[0].parameter.mutable_grad() = random_tensor({4, 2}, 1).to(at::kHalf);
+  optimizer.step();
+  EXPECT_GT((layers[0].parameter.to(at::kFloat) - 1).abs().max().item<float>(), 0.1);
+}
+
+// Fails in its second call.
+class FailingNorm : public Norm {
+ public:
+  std::string name() const override { return "failing"; }
+
+ protected:
+  at::Tensor compute_norm(const at::Tensor& x) const override { return x.abs().amax({1, 2}); }
+  at::Tensor compute_dual_norm(const at::Tensor& g) const override { return g.abs().sum({1, 2}); }
+  at::Tensor compute_lmo(const at::Tensor& g) const override {
+    if (++calls_ == 2) throw std::runtime_error("no convergence");
+    return g.sign().neg();
+  }
+
+ private:
+  mutable int calls_ = 0;
+};
+
+TEST(Optimizer, AStepThatFailedHalfwayIsNotRepeated) {
+  std::vector<Layer> layers{{"a", at::ones({2, 2})}, {"b", at::ones({3, 3})}};
+  Optimizer optimizer(layers, Geometry({{.norm = std::make_shared<FailingNorm>()}}), quiet());
+  const OptimizerState start = optimizer.state();
+  quadratic_loss(layers);
+  EXPECT_THROW(optimizer.step(), std::runtime_error);
+  EXPECT_INPUT_ERROR(optimizer.step(), "an earlier step failed halfway; load a state before the next one");
+  optimizer.load_state(start);
+  optimizer.step();
+  EXPECT_EQ(optimizer.steps_taken(), 1);
+}
+
+// One radius for the whole batch instead of one per matrix.
+class WrongShapeRadius : public RadiusRule {
+ public:
+  at::Tensor radius(const BatchStep&) const override { return at::ones({}); }
+  std::string name() const override { return "wrong"; }
+};
+
+TEST(Optimizer, ARadiusRuleOfTheWrongShapeIsNamed) {
+  std::vector<Layer> layers{{"a", at::ones({2, 2})}};
+  Optimizer optimizer(
+      layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}), quiet());
+  quadratic_loss(layers);
+  EXPECT_INPUT_ERROR(optimizer.step(), "radius rule wrong: expected one radius per matrix, [1], got []");
+}
+
+TEST(Optimizer, ABetaAloneKeepsMuonsNesterov) {
+  std::vector<Layer> number{{"w", random_tensor({4, 4}, 1, at::kDouble)}};
+  std::vector<Layer> named{{"w", random_tensor({4, 4}, 1, at::kDouble)}};
+  Optimizer by_number(number, presets::muon(), quiet(0.8));
+  Optimizer by_name(named, presets::muon(), quiet(Momentum::nesterov(0.8)));
+  for (int step = 0; step < 3; ++step) {
+    quadratic_loss(number);
+    quadratic_loss(named);
+    by_number.step();
+    by_name.step();
+  }
+  EXPECT_TRUE(bitwise_equal(number, copies_of(named)));
 }
 
 TEST(Optimizer, ZeroGradientsLeaveTheWeightsWhereTheyAre) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "gluon/testing/problems.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/update/presets.h"
 #include "tests/expect_error.h"
@@ -120,6 +121,23 @@ TEST_P(PresetProperties, AnObserverChangesNothing) {
   if (std::get<0>(GetParam()).name != "adamw") {
     EXPECT_GT(watcher->matrices, 0);
     EXPECT_GT(watcher->sum, 0);
+  }
+}
+
+TEST(DeterministicGluon, ObeysTheDescentInequalityOutOfTheBox) {
+  const std::vector<MatrixShape> shapes{{1, 20, 16, 1}};
+  const Problem problem = make_problem("quadratic", shapes, 1);
+  std::vector<Layer> layers = problem.layers();
+  const NormPtr norm = make_norm("scaled(sqrt(n/m),spectral(svd))", shapes[0]);
+  const Smoothness constants = problem.objectives[0]->smoothness(*norm);
+  Optimizer optimizer(
+      layers, presets::deterministic_gluon({.l0 = constants.l0, .l1 = 0, .norms = presets::unscion()}));
+  for (int step = 0; step < 100; ++step) {
+    const double before = problem.value(layers);
+    problem.write_gradients(layers);
+    const double dual = norm->dual_norm(layers[0].parameter.grad().unsqueeze(0)).item<double>();
+    optimizer.step();
+    EXPECT_LE(problem.value(layers), before - dual * dual / (2 * constants.l0) + 1e-12 * before);
   }
 }
 

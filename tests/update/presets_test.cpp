@@ -10,7 +10,7 @@
 namespace gluon {
 namespace {
 
-const Rule& rule_for(const Geometry& geometry, const std::vector<Layer>& layers, std::size_t index) {
+Rule rule_for(const Geometry& geometry, const std::vector<Layer>& layers, std::size_t index) {
   return geometry.rules()[geometry.assign(layers)[index]];
 }
 
@@ -37,7 +37,7 @@ TEST(Presets, UnscionWithAnUntiedEmbeddingMeasuresTokensByRows) {
   EXPECT_EQ(rule_for(geometry, layers, 7).radius->name(), "3");
 }
 
-TEST(Presets, UnscionOnACnnHasThePapersRadii) {
+TEST(Presets, UnscionOnACnnHasItsRadii) {
   const Geometry geometry = presets::unscion();
   const auto layers = cnn_layers();
   EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "0.5");
@@ -54,6 +54,34 @@ TEST(Presets, ScionIsUnscionInABall) {
   EXPECT_NEAR(*rule_for(geometry, layers, 0).ball, 3000, 1e-9);
 }
 
+TEST(Presets, AnUntiedEmbeddingMovesAsFarAsTheHiddenLayers) {
+  auto layers = transformer_layers();
+  layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
+  EXPECT_EQ(rule_for(presets::unscion(), layers, 0).radius->name(), "0.018");
+  EXPECT_EQ(rule_for(presets::unscion({.untied_embedding = 3}), layers, 0).radius->name(), "3");
+}
+
+TEST(Presets, OneConvolutionDoesNotMakeAVisionTransformerACnn) {
+  const std::vector<Layer> vit{{"patch.weight", random_tensor({8, 3, 4, 4}, 1), Role::kConv},
+                               {"block.weight", random_tensor({8, 8}, 2), Role::kHidden},
+                               {"block.bias", random_tensor({8}, 3), Role::kVector},
+                               {"head.weight", random_tensor({10, 8}, 4), Role::kHead}};
+  for (const Geometry& geometry : {presets::unscion(), presets::scion()}) {
+    EXPECT_NEAR(*rule_for(geometry, vit, 0).radius->constant(), 0.5, 1e-12);
+    EXPECT_NEAR(*rule_for(geometry, vit, 1).radius->constant(), 0.018, 1e-12);
+    EXPECT_NEAR(*rule_for(geometry, vit, 2).radius->constant(), 0.018, 1e-12);
+    EXPECT_NEAR(*rule_for(geometry, vit, 3).radius->constant(), 1.08, 1e-12);
+  }
+}
+
+TEST(Presets, MuonsVectorsDoNotDecay) {
+  const Geometry geometry = presets::muon({.weight_decay = 0.1});
+  const auto layers = transformer_layers();
+  EXPECT_EQ(rule_for(geometry, layers, 0).weight_decay, 0.1);
+  EXPECT_EQ(rule_for(geometry, layers, 1).weight_decay, 0.1);
+  EXPECT_EQ(rule_for(geometry, layers, 5).weight_decay, 0);
+}
+
 TEST(Presets, ScionOnACnnHasItsOwnGamma) {
   const Geometry geometry = presets::scion();
   const auto layers = cnn_layers();
@@ -67,7 +95,7 @@ TEST(Presets, MuonsThreeScales) {
   const auto factor = [&](presets::MuonScale scale) {
     const at::Tensor g = random_tensor({1, 64, 16}, 1, at::kDouble);
     const Geometry geometry = presets::muon({.scale = scale});
-    const Rule& rule = rule_for(geometry, tall, 0);
+    const Rule rule = rule_for(geometry, tall, 0);
     return make_norm("max_entry")->norm(rule.norm.resolve({1, 64, 16, 1}, "svd")->lmo(g)).item<double>() /
            make_norm("max_entry")->norm(make_norm("spectral(svd)")->lmo(g)).item<double>();
   };
@@ -89,6 +117,9 @@ TEST(Presets, DeterministicGluonTakesTheorem1sRadii) {
       presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
   EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
   EXPECT_EQ(geometry.rules()[0].norm.name(), "max_entry");
+  const Geometry exact = presets::deterministic_gluon({.norms = presets::scion()});
+  EXPECT_EQ(exact.rules()[0].norm.name(), "scaled(sqrt(n/m),spectral(svd))");
+  EXPECT_FALSE(exact.rules()[0].ball.has_value());
   EXPECT_EQ(geometry.momentum().name(), "none");
 }
 
@@ -106,13 +137,14 @@ TEST(Presets, ByNameWithRadii) {
 TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("lion"),
                      "unknown name 'lion'; allowed are muon, scion, unscion, sign_descent");
-  EXPECT_INPUT_ERROR(
-      presets::make("unscion", {{"heads", 1}}),
-      "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, head, vector");
+  EXPECT_INPUT_ERROR(presets::make("unscion", {{"heads", 1}}),
+                     "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, "
+                     "untied_embedding, head, vector");
   EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}),
                      "unknown radius 'hidden'; allowed are all");
   EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
+  EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 0}), "scion: conv_gamma must be in (0, 1], got 0");
   EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}),
                      "needs a norm for every layer");
 }

@@ -90,6 +90,7 @@ TEST(TorchOptimizer, WorksInATorchLoopAndFollowsTorchSchedulers) {
 TEST(TorchOptimizer, AClosureIsEvaluatedWithGradients) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::sign_descent());
+  const torch::NoGradGuard no_grad;  // of the caller; the closure needs gradients all the same
   const torch::Tensor loss = optimizer.step([&] {
     optimizer.zero_grad();
     torch::Tensor value = net.loss();
@@ -98,6 +99,24 @@ TEST(TorchOptimizer, AClosureIsEvaluatedWithGradients) {
   });
   EXPECT_GT(loss.item<double>(), 0);
   EXPECT_EQ(optimizer.core().steps_taken(), 1);
+}
+
+TEST(TorchOptimizer, ParametersAddedLaterAreRefused) {
+  Net net;
+  TorchOptimizer optimizer(layers_of(net), presets::unscion());
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup({torch::ones({2, 2})}));
+  EXPECT_INPUT_ERROR(optimizer.step(), "its layers are those given at construction");
+}
+
+TEST(LayersOf, ATransposedConvolutionAsksForARole) {
+  struct Decoder : torch::nn::Module {
+    torch::nn::ConvTranspose2d up{register_module("up", torch::nn::ConvTranspose2d(4, 2, 3))};
+    torch::nn::EmbeddingBag bag{register_module("bag", torch::nn::EmbeddingBag(5, 4))};
+  };
+  EXPECT_INPUT_ERROR(layers_of(Decoder()), "'up.weight' is a transposed convolution");
+  const auto layers = layers_of(Decoder(), {{"up.weight", Role::kConv}});
+  EXPECT_EQ(role_of(layers, "up.weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers, "bag.weight"), Role::kEmbedding);
 }
 
 TEST(TorchOptimizer, TorchSaveAndLoadGoByName) {

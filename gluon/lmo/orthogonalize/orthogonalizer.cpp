@@ -37,10 +37,16 @@ double default_lower(int steps) {
   return steps < 8 ? 1e-3 : 1e-4;
 }
 
+int parse_steps(std::string_view text, std::string_view what) {
+  const int64_t steps = parse_integer(text, join(what, ": STEPS"));
+  GLUON_CHECK(steps >= 1 && steps <= 100, what, ": STEPS must be in 1..100, got ", steps);
+  return static_cast<int>(steps);
+}
+
 OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what,
                                      Form form) {
   PolarExpressOptions options{.steps = 4};
-  if (parts.size() > 1) options.steps = static_cast<int>(parse_integer(parts[1], join(what, ": STEPS")));
+  if (parts.size() > 1) options.steps = parse_steps(parts[1], what);
   options.lower =
       parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(options.steps);
   const std::string name = options.lower == default_lower(options.steps)
@@ -77,7 +83,7 @@ OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
   if (kind == "svd" && parts.size() == 1 && form == Form::kAuto) return std::make_shared<SvdOrthogonalizer>();
   const std::string what = join("orthogonalizer '", name, "'");
   if (kind == "newton_schulz" && parts.size() <= 2) {
-    const int steps = parts.size() > 1 ? static_cast<int>(parse_integer(parts[1], join(what, ": STEPS"))) : 5;
+    const int steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5;
     return std::make_shared<QuinticIteration>(QuinticOptions{
         .name = join("newton_schulz:", steps), .coefficients = jordan_coefficients(steps), .form = form});
   }

@@ -173,7 +173,8 @@ TEST(Orthogonalizer, BadNumbersAreQuoted) {
             "orthogonalizer 'polar_express:5.5': STEPS: expected a whole number, got '5.5'");
   EXPECT_EQ(error_of_name("gram:polar_express:5:x"),
             "orthogonalizer 'gram:polar_express:5:x': LOWER: expected a number, got 'x'");
-  EXPECT_EQ(error_of_name("newton_schulz:0"), "newton_schulz: steps must be in 1..100, got 0");
+  EXPECT_EQ(error_of_name("newton_schulz:0"),
+            "orthogonalizer 'newton_schulz:0': STEPS must be in 1..100, got 0");
   EXPECT_EQ(error_of_name("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
 }
 

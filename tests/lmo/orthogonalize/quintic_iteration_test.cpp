@@ -137,6 +137,22 @@ TEST_F(QuinticIterationTest, SixStepsEndInTheDocumentedInterval) {
   }
 }
 
+TEST_F(QuinticIterationTest, TheDocumentedIntervalsHold) {
+  struct Case {
+    int steps;
+    double lower, least, largest;
+  };
+  for (const Case& c : {Case{4, 5e-3, 0.89, 1.09}, Case{5, 1e-3, 0.84, 1.13}, Case{6, 1e-3, 0.994, 1.002},
+                        Case{8, 1e-4, 0.999, 1.001}}) {
+    at::Tensor s = at::logspace(std::log10(c.lower), 0, 20001, 10.0, at::kDouble) / kSafety;
+    for (const auto& [a, b, d] : polar_express_coefficients({.steps = c.steps, .lower = c.lower})) {
+      s = a * s + b * s.pow(3) + d * s.pow(5);
+    }
+    EXPECT_GT(s.min().item<double>(), c.least) << c.steps << " steps";
+    EXPECT_LT(s.max().item<double>(), c.largest) << c.steps << " steps";
+  }
+}
+
 TEST_F(QuinticIterationTest, JordanEndsInItsKnownInterval) {
   // Ten singular values within a factor of 5 stay above 0.05 after division by the Frobenius norm.
   const at::Tensor g = with_singular_values(10, 40, at::linspace(0.2, 1, 10, at::kDouble)).to(at::kFloat);
