@@ -25,6 +25,10 @@ int main(int argc, char** argv) {
   int threads = available_cores();
   app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, 4096));
   app.parse_complete_callback([&] { at::set_num_threads(threads); });
+  gluon::cli::add_train(app);
+  gluon::cli::add_eval(app);
+  gluon::cli::add_sample(app);
+  gluon::cli::add_data(app);
   gluon::cli::add_bench(app);
   try {
     app.parse(argc, argv);

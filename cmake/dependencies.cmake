@@ -19,9 +19,15 @@ find_library(OPENBLAS_LIBRARY openblas REQUIRED)
 # at::parallel_for is inline: without OpenMP here it would run on one thread.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
+# Checkpoints: JSON headers and CRC-32.
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+
 if(GLUON_PROGRAM)
   find_package(CLI11 REQUIRED)
-  find_package(nlohmann_json REQUIRED)
+  find_package(LibLZMA REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 endif()
 if(GLUON_TESTS)
   find_package(GTest REQUIRED)

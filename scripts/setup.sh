@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   build-essential cmake ninja-build git
   libtorch-dev libopenblas-openmp-dev
-  libcli11-dev nlohmann-json3-dev
+  libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev pkg-config
   libgtest-dev
   "$@"
 )

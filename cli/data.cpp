@@ -1,0 +1,79 @@
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <vector>
+
+#include "cli/commands.h"
+#include "gluon/check.h"
+#include "lab/data/input_file.h"
+#include "lab/data/inspect.h"
+#include "lab/data/token_shard.h"
+#include "lab/data/tokenizer.h"
+
+namespace gluon::cli {
+namespace {
+
+struct TokenizeOptions {
+  std::string vocab;
+  std::string out;
+  std::vector<std::string> files;
+};
+
+// "wikipedia.txt.xz" -> "wikipedia.bin"
+std::filesystem::path shard_name(std::filesystem::path file) {
+  if (file.extension() == ".xz") file.replace_extension();
+  return file.filename().replace_extension(".bin");
+}
+
+void tokenize(const TokenizeOptions& options) {
+  const lab::Tokenizer tokenizer(options.vocab);
+  std::error_code error;
+  std::filesystem::create_directories(options.out, error);
+  GLUON_CHECK(!error, "tokenize: cannot make ", options.out, ": ", error.message());
+  const bool live = isatty(STDERR_FILENO) == 1;
+  for (const std::string& pattern : options.files) {
+    for (const auto& file : lab::expand(pattern)) {
+      const std::filesystem::path shard = options.out / shard_name(file);
+      GLUON_CHECK(!std::filesystem::exists(shard), "tokenize: ", shard.string(), " exists already");
+      const std::string text = lab::read_file(file);
+      const auto start = std::chrono::steady_clock::now();
+      const auto tokens = tokenizer.encode_parallel(text, at::get_num_threads(), [&](int64_t bytes) {
+        if (live) std::fprintf(stderr, "\r%s %3.0f %%", file.c_str(), 100.0 * bytes / text.size());
+      });
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (live) std::fprintf(stderr, "\r\033[K");
+      lab::write_token_shard(shard, tokens);
+      std::printf("%s: %zu bytes -> %zu tokens in %s (%.1f MB/s)\n", file.c_str(), text.size(), tokens.size(),
+                  shard.c_str(), text.size() / seconds / 1e6);
+    }
+  }
+}
+
+}  // namespace
+
+void add_data(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "Look at data files and tokenize text");
+  data->callback([data] {
+    if (data->get_subcommands().empty()) throw InputError("data: name what to do: tokenize or inspect");
+  });
+
+  CLI::App* inspect = data->add_subcommand("inspect", "Say what a file is");
+  auto file = std::make_shared<std::string>();
+  inspect->add_option("file", *file)->required();
+  inspect->callback([file] { std::cout << lab::inspect_file(*file) << '\n'; });
+
+  CLI::App* command =
+      data->add_subcommand("tokenize", "Text (also .xz) into token shards with GPT-2's byte pairs");
+  auto options = std::make_shared<TokenizeOptions>();
+  command->add_option("--vocab", options->vocab, "Folder with encoder.json and vocab.bpe")->required();
+  command->add_option("--out", options->out, "Folder for the .bin files")->required();
+  command->add_option("files", options->files, "Files, folders or patterns")->required();
+  command->callback([options] { tokenize(*options); });
+}
+
+}  // namespace gluon::cli

@@ -1,0 +1,35 @@
+#include <iomanip>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/train_options.h"
+#include "lab/train/experiment.h"
+#include "lab/train/trainer.h"
+
+namespace gluon::cli {
+
+void add_eval(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("eval", "Validation loss of a run, on its own data or on other");
+  auto run = std::make_shared<std::string>();
+  auto data = std::make_shared<std::string>();
+  command->add_option("run", *run, "Run directory")->required();
+  command->add_option("--data", *data, "Other data of the same kind");
+  command->callback([run, data] {
+    lab::TrainConfig config = config_of_run(*run);
+    lab::Experiment experiment = lab::make_experiment(config);
+    if (!data->empty()) {
+      config.data = *data;
+      experiment.dataset = lab::make_dataset(config);
+    }
+    lab::Trainer trainer(config, experiment.model, experiment.dataset);
+    const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(*run) / "checkpoint");
+    if (!loaded.warning.empty()) std::cerr << "gluon: " << loaded.warning << '\n';
+    trainer.resume(loaded.checkpoint);
+    std::cout << "step " << trainer.steps_taken() << ", " << experiment.dataset->describe() << '\n'
+              << std::fixed << std::setprecision(4) << "validation loss  " << trainer.evaluate() << '\n'
+              << "accuracy         " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
+  });
+}
+
+}  // namespace gluon::cli

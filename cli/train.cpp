@@ -1,0 +1,98 @@
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/train_options.h"
+#include "gluon/check.h"
+#include "lab/train/experiment.h"
+#include "lab/train/trainer.h"
+
+namespace gluon::cli {
+namespace {
+
+std::atomic<bool> stop_requested{false};
+
+void request_stop(int) { stop_requested = true; }
+
+struct TrainCommand {
+  lab::TrainConfig config;
+  std::string config_file;
+  bool resume = false;
+};
+
+std::string default_stem(const lab::TrainConfig& config) { return config.model + "-" + config.preset; }
+
+void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment, lab::Trainer& trainer,
+                   const lab::TrainSummary& summary, const std::filesystem::path& run) {
+  std::cout << std::fixed << std::setprecision(4) << '\n'
+            << (summary.interrupted ? "stopped" : "finished") << " after " << summary.steps << " steps, "
+            << std::setprecision(1) << summary.seconds << " s\n"
+            << std::setprecision(4) << "  validation loss   " << summary.val << '\n'
+            << "  unigram entropy   " << experiment.dataset->unigram_entropy() << '\n';
+  if (config.model == "cifar-cnn") {
+    std::cout << "  test accuracy     " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
+  }
+  std::cout << "  run directory     " << run.string() << '\n';
+  if (summary.interrupted)
+    std::cout << "  go on with        gluon train --resume --out " << run.string() << '\n';
+}
+
+void train(CLI::App& command, TrainCommand& options) {
+  lab::TrainConfig& config = options.config;
+  GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
+  if (options.resume) {
+    read_config(command, std::filesystem::path(config.out) / "config.toml");
+  } else if (!options.config_file.empty()) {
+    read_config(command, options.config_file);
+  }
+  config.validate();
+  const lab::Experiment experiment = lab::make_experiment(config);
+  lab::Trainer trainer(config, experiment.model, experiment.dataset);
+
+  const auto path =
+      config.out.empty() ? lab::fresh_run_path(default_stem(config)) : std::filesystem::path(config.out);
+  std::string warning;
+  if (options.resume) {
+    const LoadedCheckpoint loaded = load_checkpoint(path / "checkpoint");
+    warning = loaded.warning;
+    trainer.resume(loaded.checkpoint);
+  }
+  const std::string resolved = command.config_to_str(/*default_also=*/true, /*write_description=*/false);
+  lab::RunDirectory directory =
+      options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
+  if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
+  std::cout << resolved << "\ndata: " << experiment.dataset->describe() << "\n\n"
+            << trainer.optimizer().routing_report() << std::endl;
+
+  std::signal(SIGINT, request_stop);
+  std::signal(SIGTERM, request_stop);
+  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  const lab::TrainSummary summary = trainer.run(directory, progress, stop_requested);
+  print_summary(config, experiment, trainer, summary, path);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("train", "Train a model; without --data on the project's own sources");
+  auto options = std::make_shared<TrainCommand>();
+  add_train_options(*command, options->config);
+  command->add_option("--config", options->config_file, "TOML file with the same keys; flags come first")
+      ->configurable(false)
+      ->group("Run");
+  command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)")
+      ->configurable(false)
+      ->group("Run");
+  command->add_flag("--resume", options->resume, "Go on with the run in --out")
+      ->configurable(false)
+      ->group("Run");
+  command->callback([command, options] { train(*command, *options); });
+}
+
+}  // namespace gluon::cli

@@ -1,0 +1,23 @@
+// The flags of a training run, shared by the commands that train or open a run; a config file has the same keys.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "lab/train/config.h"
+
+namespace gluon::cli {
+
+/// Adds one flag per field of `config`.
+void add_train_options(CLI::App& command, lab::TrainConfig& config);
+
+/// Sets the options of `command` that were not given as flags from the TOML file. Throws InputError with the file's
+/// name on a key that is no flag or a value that does not fit.
+void read_config(CLI::App& command, const std::filesystem::path& path);
+
+/// The config of a run, from its config.toml.
+lab::TrainConfig config_of_run(const std::filesystem::path& run);
+
+}  // namespace gluon::cli

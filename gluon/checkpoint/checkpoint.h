@@ -1,0 +1,51 @@
+// Checkpoint: everything a run needs to go on bit for bit, by parameter name.
+//
+//   DIR/step-00000400.safetensors     tensors model/<name>, optimizer/<kind>/<name>, tensors/<name>;
+//                                     metadata gluon.version, gluon.step, gluon.optimizer.{version, step}, text/<name>
+//   DIR/latest                        the name of the newest complete file
+//
+// The newest two files are kept. A reader takes `latest`, and the one before it when the newest is damaged, saying so.
+// Files of larger steps than `latest` are what a run that went back left behind: they count as the oldest.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "gluon/update/state.h"
+
+namespace gluon {
+
+struct Checkpoint {
+  static constexpr int64_t kVersion = 1;
+
+  int64_t version = kVersion;
+  int64_t step = 0;
+  std::map<std::string, at::Tensor> model;  // parameters and buffers
+  OptimizerState optimizer;
+  std::map<std::string, at::Tensor> tensors;  // anything else that is a tensor, such as random states
+  std::map<std::string, std::string> text;    // config and the like
+};
+
+/// Writes `checkpoint` into `directory` (made when missing), then drops all but the newest two. Atomic.
+void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& checkpoint);
+
+struct LoadedCheckpoint {
+  Checkpoint checkpoint;
+  std::string warning;  // one sentence when the newest file was damaged and the one before it was taken
+};
+
+/// The newest intact checkpoint of `directory`. Throws InputError when there is none, or when it is newer than this
+/// library.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
+
+/// Copies `values` into the tensors of `targets`, by name. Throws InputError, with nothing copied, on a missing or
+/// unknown name, another shape or another dtype.
+void restore_tensors(const std::map<std::string, at::Tensor>& values,
+                     const std::map<std::string, at::Tensor>& targets);
+
+}  // namespace gluon

@@ -1,0 +1,139 @@
+#include "lab/data/input_file.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <lzma.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "gluon/check.h"
+
+namespace gluon::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) close(value);
+  }
+};
+
+std::string_view lzma_problem(lzma_ret code) {
+  switch (code) {
+    case LZMA_FORMAT_ERROR:
+      return "is not in the xz format";
+    case LZMA_BUF_ERROR:
+      return "is truncated: its xz data ends too early";
+    case LZMA_MEM_ERROR:
+      return "needs more memory to unpack than there is";
+    case LZMA_OPTIONS_ERROR:
+      return "uses an xz option that this liblzma does not know";
+    default:
+      return "is corrupt: its xz data does not unpack";
+  }
+}
+
+std::string unpacked(std::string_view packed, const fs::path& path) {
+  // liblzma calls foreign bytes truncated when they are shorter than its header.
+  constexpr std::string_view kMagic(
+      "\xfd"
+      "7zXZ\0",
+      6);
+  const bool xz = packed.substr(0, kMagic.size()) == kMagic.substr(0, packed.size());
+  GLUON_CHECK(xz, "file '", path.string(), "' ", lzma_problem(LZMA_FORMAT_ERROR));
+
+  lzma_stream stream = LZMA_STREAM_INIT;
+  lzma_ret code = lzma_stream_decoder(&stream, UINT64_MAX, LZMA_CONCATENATED);
+  const std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> end(&stream, lzma_end);
+  GLUON_CHECK(code == LZMA_OK, "file '", path.string(), "' ", lzma_problem(code));
+
+  std::string text;
+  stream.next_in = reinterpret_cast<const uint8_t*>(packed.data());
+  stream.avail_in = packed.size();
+  while (code == LZMA_OK) {
+    const std::size_t filled = text.size();
+    text.resize(std::max<std::size_t>(filled * 2, std::size_t{1} << 16));
+    stream.next_out = reinterpret_cast<uint8_t*>(text.data()) + filled;
+    stream.avail_out = text.size() - filled;
+    code = lzma_code(&stream, LZMA_FINISH);
+    text.resize(text.size() - stream.avail_out);
+  }
+  GLUON_CHECK(code == LZMA_STREAM_END, "file '", path.string(), "' ", lzma_problem(code));
+  return text;
+}
+
+}  // namespace
+
+bool is_xz(const fs::path& path) { return path.extension() == ".xz"; }
+
+std::string read_file(const fs::path& path) {
+  const MappedFile file(path);
+  return is_xz(path) ? unpacked(file.bytes(), path) : std::string(file.bytes());
+}
+
+std::vector<fs::path> expand(const std::string& pattern) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::is_directory(pattern, error)) {
+    for (fs::directory_iterator entry(pattern, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->is_regular_file() && entry->path().filename().string().front() != '.') {
+        files.push_back(entry->path());
+      }
+    }
+    GLUON_CHECK(!error, "cannot list folder '", pattern, "': ", error.message());
+    GLUON_CHECK(!files.empty(), "folder '", pattern, "' holds no files");
+  } else if (fs::exists(pattern, error)) {
+    files.emplace_back(pattern);
+  } else {
+    glob_t found{};
+    const std::unique_ptr<glob_t, void (*)(glob_t*)> end(&found, globfree);
+    if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+      for (std::size_t i = 0; i < found.gl_pathc; ++i) {
+        if (!fs::is_directory(found.gl_pathv[i], error)) files.emplace_back(found.gl_pathv[i]);
+      }
+    }
+    GLUON_CHECK(!files.empty(), "no file matches '", pattern, "'");
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  GLUON_CHECK(file.value >= 0, "cannot open file '", path.string(), "': ", std::strerror(errno));
+  struct stat status {};
+  GLUON_CHECK(fstat(file.value, &status) == 0, "cannot read file '", path.string(),
+              "': ", std::strerror(errno));
+  GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", path.string(), "': it is ",
+              S_ISDIR(status.st_mode) ? "a folder" : "no regular file", ", expected a file");
+  if (status.st_size == 0) return;  // mmap refuses an empty range
+  size_ = static_cast<std::size_t>(status.st_size);
+  void* const address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
+  GLUON_CHECK(address != MAP_FAILED, "cannot map file '", path.string(), "': ", std::strerror(errno));
+  data_ = static_cast<const char*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,18 @@
+// A keyed permutation of 0..count-1 computed entry by entry: shuffling without a shuffled list.
+//
+// A four-round Feistel network on the next even number of bits, walked until the value falls below `count`.
+
+#pragma once
+
+#include <cstdint>
+
+namespace gluon::lab {
+
+/// 64 well mixed bits of (seed, stream, index): the randomness of data order and augmentation (splitmix64).
+uint64_t mixed_bits(uint64_t seed, uint64_t stream, uint64_t index);
+
+/// Where the permutation with this key takes `index`; a bijection of 0..count-1 for every key. Throws InputError
+/// unless 0 <= index < count.
+int64_t permuted(int64_t index, int64_t count, uint64_t key);
+
+}  // namespace gluon::lab

@@ -1,0 +1,94 @@
+// TokenDataset: windows of a stream of tokens, for language models.
+//
+//   stream    t_0 t_1 ... t_{N-1}: the files one after another
+//   window w  inputs  t_{wT} ... t_{wT+T-1},  targets  t_{wT+1} ... t_{wT+T};  W = (N - 1) / T windows
+//   validation  the last windows: the given share of W, at least one, at most validation_windows
+//   training    all windows before them, in another order every epoch
+//
+// No place of the stream is a target twice, so training and validation share no target.
+//
+// Sources: token shards (mapped, token_shard.h), or text (also .xz), taken as bytes or through a Tokenizer.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/data/dataset.h"
+#include "lab/data/token_shard.h"
+#include "lab/data/tokenizer.h"
+
+namespace gluon::lab {
+
+struct TokenOptions {
+  int64_t context = 64;             // T
+  uint64_t seed = 0;                // of the training order
+  double validation_share = 0.1;    // in (0, 1)
+  int64_t validation_windows = 64;  // at most so many
+  int64_t vocabulary = 0;           // classes; 0 = the tokenizer's, else the data's own
+  int threads = 1;                  // of the tokenizer
+
+  /// Throws InputError on values outside their ranges.
+  void validate() const;
+};
+
+class TokenDataset : public Dataset {
+ public:
+  /// Files by name, folder or pattern (expand()): all token shards, or all text. Without a tokenizer text is bytes
+  /// (vocabulary 256) and the vocabulary of shards is their largest token + 1.
+  /// Every token is read once to check it. Throws InputError on files that cannot be read, a token >= vocabulary,
+  /// and a stream too short for two windows.
+  static TokenDataset from_files(const std::string& pattern, const TokenOptions& options,
+                                 const Tokenizer* tokenizer = nullptr);
+
+  /// A text in memory; `name` stands for the file in errors and descriptions.
+  static TokenDataset from_text(std::string text, const std::string& name, const TokenOptions& options,
+                                const Tokenizer* tokenizer = nullptr);
+
+  Batch train_batch(int64_t index, int64_t size) const override;
+  std::vector<Batch> validation(int64_t size) const override;
+  int64_t train_examples() const override { return train_windows_; }
+  int64_t tokens_per_example() const override { return options_.context; }
+  int64_t classes() const override { return options_.vocabulary; }
+  double unigram_entropy() const override { return unigram_entropy_; }
+  std::string describe() const override;
+
+  int64_t tokens() const { return tokens_; }
+  int64_t validation_examples() const { return validation_windows_; }
+
+ private:
+  /// A stretch of the stream: one file as bytes (text), as tokens in memory, or as a mapped shard.
+  struct Part {
+    std::string name;
+    int64_t first = 0;  // place in the stream
+    int64_t count = 0;
+    std::string bytes;
+    std::vector<uint16_t> encoded;
+    std::optional<TokenShard> shard;
+    const uint16_t* tokens() const;
+  };
+
+  explicit TokenDataset(const TokenOptions& options);
+  void add_text(std::string text, const std::string& name, const Tokenizer* tokenizer);
+  void add_shard(const std::filesystem::path& path);
+  void add(Part part);
+  /// Fixes the vocabulary and the windows once all parts are there.
+  void finish(const std::string& source);
+  void check_tokens(const Part& part) const;
+  void copy(int64_t place, int64_t count, int64_t* out) const;
+  Batch windows(const std::vector<int64_t>& numbers) const;
+
+  TokenOptions options_;
+  std::string source_;
+  std::string kind_;
+  std::vector<Part> parts_;
+  int64_t tokens_ = 0;
+  int64_t train_windows_ = 0;
+  int64_t validation_windows_ = 0;
+  double unigram_entropy_ = 0;
+};
+
+}  // namespace gluon::lab

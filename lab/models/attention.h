@@ -1,0 +1,52 @@
+// Attention: the parts of a transformer block that hold no parameters.
+//
+//   rms_norm(x)    = x / sqrt(mean(x^2) + eps)                          over the last dimension, no weights
+//   rotate(x)_t    = [x1 cos + x2 sin, x2 cos - x1 sin]                 x = [x1, x2], its halves,
+//                    with the angles t / 10000^(2 i / D), i < D / 2     t the position of the token
+//   attention(q, k, v)_t = sum_{s <= t} softmax_s(<q_t, k_s> / sqrt(D)) v_s
+//
+// Queries and keys are normalised, then rotated: positions enter a score as t - s only, and no score exceeds
+// sqrt(D). Of the models only attention.cpp knows LibTorch's versions: 2.x has attention as one operator; for 1.13
+// it is written out as two batched products, the first of which adds the mask.
+
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+
+namespace gluon::lab {
+
+/// x (..., n) -> (..., n) with mean square 1 in the last dimension; zero stays zero. eps is the dtype's machine
+/// epsilon (float32's for narrower ones).
+torch::Tensor rms_norm(const torch::Tensor& x);
+
+/// The written-out attention: queries, keys, values (B, H, T, D) and an additive mask (T, T), 0 or -inf
+/// -> (B, H, T, D).
+torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys,
+                               const torch::Tensor& values, const torch::Tensor& mask);
+
+/// Attention with QK norm and rotary positions for up to `context` tokens. One serves all blocks of a model: it
+/// keeps the angles' tables and, where needed, the mask; another device or dtype makes them anew.
+class CausalAttention {
+ public:
+  CausalAttention(int64_t context, int64_t head_dimension);
+
+  /// Queries, keys, values (B, T, H, D), straight from their projections -> (B, T, H, D). T <= context.
+  torch::Tensor operator()(const torch::Tensor& queries, const torch::Tensor& keys,
+                           const torch::Tensor& values);
+
+  /// x (B, T, H, D) with every head turned by the angles of its position -> (B, T, H, D).
+  torch::Tensor rotate(const torch::Tensor& x);
+
+ private:
+  void make_tables(const torch::TensorOptions& options);
+
+  int64_t context_;
+  int64_t head_dimension_;
+  torch::Tensor cos_;   // (context, 1, D), both halves the same
+  torch::Tensor sin_;   // (context, 1, D), the second half negated
+  torch::Tensor mask_;  // (context, context), 0 or -inf; undefined where the operator needs none
+};
+
+}  // namespace gluon::lab

@@ -1,0 +1,26 @@
+// Model: what the trainer needs to know about a network.
+
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+
+#include "gluon/geometry/layer.h"
+#include "lab/data/dataset.h"
+
+namespace gluon::lab {
+
+class Model : public torch::nn::Module {
+ public:
+  /// Logits: (B, T, vocabulary) for language, (B, classes) for images.
+  virtual torch::Tensor forward(const torch::Tensor& inputs) = 0;
+
+  /// Mean cross-entropy of the batch, a scalar; `label_smoothing` in [0, 1) where the model uses it.
+  virtual torch::Tensor loss(const Batch& batch, double label_smoothing) = 0;
+
+  /// Trainable parameters with their roles.
+  virtual std::vector<Layer> layers() const = 0;
+};
+
+}  // namespace gluon::lab

@@ -1,0 +1,31 @@
+// Zoo: models by name.
+//
+//   nanogpt-124m   the paper's language model (nanogpt.h)
+//   nanogpt-tiny   the same on bytes, for a CPU
+//   cifar-cnn      the paper's image classifier (cifar_cnn.h)
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "lab/models/model.h"
+
+namespace gluon::lab {
+
+/// What a run wants different from the named model. A cifar-cnn has none of these.
+struct ModelOverrides {
+  std::optional<int64_t> vocabulary, context, layers, width, heads;
+};
+
+/// Throws InputError that lists the names.
+bool is_language_model(std::string_view name);
+
+/// The model called `name`; the same seed gives the same parameters. Throws InputError on an unknown name, on
+/// an override the model has no place for, and on sizes that do not fit each other.
+std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& overrides = {},
+                                  uint64_t seed = 0);
+
+}  // namespace gluon::lab

@@ -1,0 +1,63 @@
+#include "lab/train/config.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "gluon/check.h"
+#include "gluon/lmo/orthogonalize/orthogonalizer.h"
+#include "gluon/spec.h"
+#include "gluon/update/presets.h"
+
+namespace gluon::lab {
+
+void TrainConfig::validate() const {
+  GLUON_CHECK(steps >= 1, "--steps must be >= 1, got ", steps);
+  GLUON_CHECK(batch >= 1, "--batch must be >= 1, got ", batch);
+  GLUON_CHECK(accumulate >= 1, "--accumulate must be >= 1, got ", accumulate);
+  GLUON_CHECK(seq >= 0, "--seq must be >= 1, or 0 for the model's own, got ", seq);
+  GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);
+  GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
+  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
+  GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
+  GLUON_CHECK(label_smoothing < 1, "--label-smoothing must be in [0, 1), got ", label_smoothing);
+  GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
+  GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
+  if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
+  if (!momentum.empty()) (void)make_momentum(momentum);
+  (void)geometry();
+  (void)resolved_schedule();
+}
+
+Geometry TrainConfig::geometry() const {
+  std::map<std::string, double> radii = parse_radii(radius);
+  if (lr > 0) {
+    GLUON_CHECK(preset == "adamw" || preset == "muon", "--lr is AdamW's learning rate; preset ", preset,
+                " has radii (--radius)");
+    radii[preset == "adamw" ? "all" : "adamw"] = lr;
+  }
+  const Geometry geometry = presets::make(preset, radii);
+  if (weight_decay < 0) return geometry;
+  std::vector<Rule> rules = geometry.rules();
+  for (Rule& rule : rules) rule.weight_decay = weight_decay;
+  return Geometry(std::move(rules), geometry.momentum());
+}
+
+Schedule TrainConfig::resolved_schedule() const {
+  return schedule.empty() ? Schedule::linear(steps, steps * 3 / 10) : make_schedule(schedule);
+}
+
+std::map<std::string, double> parse_radii(const std::string& text) {
+  std::map<std::string, double> radii;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto equals = part.find('=');
+    GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text,
+                "'");
+    const std::string group = part.substr(0, equals);
+    GLUON_CHECK(radii.emplace(group, parse_number(part.substr(equals + 1), "--radius")).second,
+                "--radius: group '", group, "' is given twice");
+  }
+  return radii;
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,61 @@
+// TrainConfig: one run, completely described. Flags and config files fill the same fields (cli/train.cpp); the
+// resolved config is printed, stored in the run directory and in every checkpoint.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "gluon/geometry/geometry.h"
+#include "gluon/radius/schedule.h"
+
+namespace gluon::lab {
+
+struct TrainConfig {
+  // what learns
+  std::string model = "nanogpt-tiny";
+  int64_t layers = 0;  // 0: the model's own; the same for width, heads and seq
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t seq = 0;  // context length in tokens
+
+  // from what
+  std::string data;          // file, glob or directory; empty: the project's own sources
+  std::string vocab;         // folder with encoder.json and vocab.bpe, to tokenize text; empty: bytes
+  int64_t train_images = 0;  // only the first so many images of CIFAR-10; 0: all
+  int64_t test_images = 0;
+
+  // how
+  std::string preset = "unscion";
+  std::string radius;           // "hidden=0.018,embedding=1.08": instead of the preset's own
+  double lr = 0;                // AdamW's learning rate; 0: the preset's own
+  double weight_decay = -1;     // decoupled; below 0: the preset's own
+  std::string momentum;         // empty: the preset's own
+  std::string schedule;         // empty: constant, then linear to 0 over the last 30 % of the steps
+  std::string orthogonalizer;   // empty: the library's default
+  double clip = 1;              // largest gradient norm under AdamW alone; 0: no clipping
+  double label_smoothing = -1;  // below 0: 0.2 for the CNN, 0 for language
+  int64_t steps = 400;
+  int64_t batch = 16;
+  int64_t accumulate = 1;   // batches per step
+  bool full_batch = false;  // one step = the whole training set, in batches of `batch`
+  uint64_t seed = 0;
+  std::string device = "cpu";
+
+  // what is written
+  std::string out;  // run directory; empty: runs/<model>-<preset>-<number>
+  int64_t eval_every = 50;
+  int64_t save_every = 200;
+
+  /// Throws InputError naming the flag, its value and what is allowed.
+  void validate() const;
+
+  Geometry geometry() const;
+  Schedule resolved_schedule() const;
+};
+
+/// "hidden=0.018,embedding=1.08" as a map. Throws InputError on anything else.
+std::map<std::string, double> parse_radii(const std::string& text);
+
+}  // namespace gluon::lab

@@ -1,0 +1,74 @@
+#include "lab/train/experiment.h"
+
+#include <ATen/Parallel.h>
+
+#include <memory>
+#include <optional>
+
+#include "gluon/check.h"
+#include "lab/data/cifar10.h"
+#include "lab/data/default_text.h"
+#include "lab/data/token_dataset.h"
+#include "lab/data/tokenizer.h"
+#include "lab/models/cifar_cnn.h"
+#include "lab/models/nanogpt.h"
+#include "lab/models/zoo.h"
+
+namespace gluon::lab {
+namespace {
+
+constexpr int64_t kWhiteningImages = 5000;  // as airbench
+constexpr int64_t kTranslate = 2;           // pixels, as airbench
+
+std::optional<int64_t> given(int64_t value) { return value > 0 ? std::optional(value) : std::nullopt; }
+
+std::shared_ptr<const Cifar10> make_cifar(const TrainConfig& config) {
+  GLUON_CHECK(!config.data.empty(), "--model ", config.model, " needs the folder of CIFAR-10: --data DIR");
+  // The whole set as one step is deterministic, so nothing is augmented there.
+  return std::make_shared<Cifar10>(config.data,
+                                   CifarOptions{.seed = config.seed,
+                                                .train_images = config.train_images,
+                                                .test_images = config.test_images,
+                                                .flip = !config.full_batch,
+                                                .translate = config.full_batch ? 0 : kTranslate});
+}
+
+std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
+  TokenOptions options{.context = config.seq > 0 ? config.seq : nanogpt_options(config.model).context,
+                       .seed = config.seed,
+                       .threads = at::get_num_threads()};
+  std::optional<Tokenizer> tokenizer;
+  if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
+  const Tokenizer* encoder = tokenizer ? &*tokenizer : nullptr;
+  return std::make_shared<TokenDataset>(
+      config.data.empty() ? TokenDataset::from_text(std::string(default_text()), "the project's own sources",
+                                                    options, encoder)
+                          : TokenDataset::from_files(config.data, options, encoder));
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> make_dataset(const TrainConfig& config) {
+  if (is_language_model(config.model)) return make_tokens(config);
+  return make_cifar(config);
+}
+
+Experiment make_experiment(const TrainConfig& config) {
+  if (!is_language_model(config.model)) {
+    const auto images = make_cifar(config);
+    const auto model = std::dynamic_pointer_cast<CifarCnn>(make_model(config.model, {}, config.seed));
+    model->set_whitening(images->train_images(std::min(kWhiteningImages, images->train_examples())));
+    return {model, images};
+  }
+  const auto tokens = make_tokens(config);
+  // A model's own vocabulary may be larger than the data's (padding), never smaller.
+  const int64_t own = nanogpt_options(config.model).vocabulary;
+  const ModelOverrides overrides{.vocabulary = std::max(own, tokens->classes()),
+                                 .context = given(config.seq),
+                                 .layers = given(config.layers),
+                                 .width = given(config.width),
+                                 .heads = given(config.heads)};
+  return {make_model(config.model, overrides, config.seed), tokens};
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,25 @@
+// Experiment: the model and the data a config asks for.
+
+#pragma once
+
+#include <memory>
+
+#include "lab/data/dataset.h"
+#include "lab/models/model.h"
+#include "lab/train/config.h"
+
+namespace gluon::lab {
+
+struct Experiment {
+  std::shared_ptr<Model> model;
+  std::shared_ptr<const Dataset> dataset;
+};
+
+/// Loads the data, then builds and initialises the model with the config's seed. Throws InputError when something
+/// is missing or does not fit.
+Experiment make_experiment(const TrainConfig& config);
+
+/// The data alone.
+std::shared_ptr<const Dataset> make_dataset(const TrainConfig& config);
+
+}  // namespace gluon::lab

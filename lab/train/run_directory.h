@@ -1,0 +1,59 @@
+// RunDirectory: what a run leaves behind, in one folder.
+//
+//   config.toml     the resolved config
+//   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, radius_<role>...
+//   checkpoint/     see gluon/checkpoint/checkpoint.h
+//
+// A folder that already holds a run is never overwritten: it is resumed or refused.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gluon::lab {
+
+struct LogRow {
+  int64_t step = 0;    // steps taken
+  int64_t tokens = 0;  // tokens (or images) seen
+  double loss = 0;     // mean training loss of this step
+  std::optional<double> val;
+  double seconds = 0;                                 // since the run began, pauses left out
+  std::vector<std::pair<std::string, double>> radii;  // by role
+};
+
+class RunDirectory {
+ public:
+  /// Makes a new run at `path`. Throws InputError when a run is there already or the folder cannot be made.
+  static RunDirectory create(const std::filesystem::path& path, const std::string& config);
+
+  /// Opens an existing run. Throws InputError when there is none.
+  static RunDirectory open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }
+
+  /// The text of config.toml.
+  std::string config() const;
+
+  /// Appends one row and flushes; the first row of a new log writes the header.
+  void append(const LogRow& row);
+
+  /// Drops the rows after `step`, which a killed run wrote beyond its last checkpoint; the seconds of the last row
+  /// that stays are returned.
+  double rewind(int64_t step);
+
+ private:
+  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+};
+
+/// runs/<stem>-1, -2, ...: the first that does not exist.
+std::filesystem::path fresh_run_path(const std::string& stem);
+
+}  // namespace gluon::lab

@@ -1,0 +1,45 @@
+#include "lab/train/sample.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "gluon/check.h"
+#include "gluon/checkpoint/checkpoint.h"
+#include "lab/data/tokenizer.h"
+#include "lab/models/generate.h"
+#include "lab/models/zoo.h"
+#include "lab/train/experiment.h"
+#include "lab/train/trainer.h"
+
+namespace gluon::lab {
+
+std::string sample_text(const TrainConfig& config, const SampleOptions& options) {
+  GLUON_CHECK(is_language_model(config.model), "sample: ", config.model, " is no language model");
+  GLUON_CHECK(!options.prompt.empty(), "sample: the prompt must not be empty");
+  const Experiment experiment = make_experiment(config);
+  Trainer trainer(config, experiment.model, experiment.dataset);
+  trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
+
+  std::optional<Tokenizer> tokenizer;
+  if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
+  std::vector<int64_t> prompt;
+  if (tokenizer) {
+    for (const uint16_t token : tokenizer->encode(options.prompt)) prompt.push_back(token);
+  } else {
+    for (const unsigned char byte : options.prompt) prompt.push_back(byte);
+  }
+  const auto generator = at::detail::createCPUGenerator(options.seed);
+  const std::vector<int64_t> tokens = generate(dynamic_cast<NanoGpt&>(*experiment.model), prompt,
+                                               {.count = options.count,
+                                                .temperature = options.temperature,
+                                                .top_k = options.top_k,
+                                                .vocabulary = experiment.dataset->classes()},
+                                               generator);
+  if (!tokenizer) return {tokens.begin(), tokens.end()};
+  return tokenizer->decode(std::vector<uint16_t>(tokens.begin(), tokens.end()));
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,206 @@
+#include "lab/train/trainer.h"
+
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/utils.h>
+
+#include <chrono>
+
+#include "gluon/check.h"
+
+namespace gluon::lab {
+namespace {
+
+class Stopwatch {
+ public:
+  /// Seconds since the last call, or since construction.
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    start_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+OptimizerOptions optimizer_options(const TrainConfig& config) {
+  OptimizerOptions options;
+  if (!config.momentum.empty()) options.momentum = make_momentum(config.momentum);
+  if (!config.orthogonalizer.empty()) options.orthogonalizer = config.orthogonalizer;
+  options.schedule = config.resolved_schedule();
+  return options;
+}
+
+std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& model) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& entry : model.named_parameters()) tensors[entry.key()] = entry.value();
+  for (const auto& entry : model.named_buffers()) tensors[entry.key()] = entry.value();
+  return tensors;
+}
+
+// Seconds left, from the mean over the steps taken since this process began.
+double estimate_left(double seconds, int64_t taken, int64_t left) {
+  return taken == 0 ? 0 : seconds / static_cast<double>(taken) * static_cast<double>(left);
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset)
+    : config_((config.validate(), std::move(config))),
+      model_((model->to(torch::Device(config_.device)), std::move(model))),
+      dataset_(std::move(dataset)),
+      optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_)) {
+  GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
+              "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
+              " training examples, got ", config_.batch);
+}
+
+double Trainer::step() {
+  model_->train();
+  const int64_t batches = batches_per_step();
+  const int64_t first = config_.full_batch ? 0 : steps_taken() * batches;
+  optimizer_.zero_grad();
+  timing_ = {};
+  double mean = 0;
+  Stopwatch watch;
+  for (int64_t i = 0; i < batches; ++i) {
+    const Batch batch = on_device(dataset_->train_batch(first + i, config_.batch));
+    const torch::Tensor loss = model_->loss(batch, label_smoothing()) / static_cast<double>(batches);
+    mean += loss.item<double>();
+    timing_.forward += watch.lap();
+    loss.backward();
+    timing_.backward += watch.lap();
+  }
+  if (config_.preset == "adamw" && config_.clip > 0) {
+    std::vector<torch::Tensor> parameters;
+    for (const Layer& layer : optimizer_.layers()) parameters.push_back(layer.parameter);
+    torch::nn::utils::clip_grad_norm_(parameters, config_.clip);
+  }
+  optimizer_.step();
+  timing_.optimizer = watch.lap();
+  return mean;
+}
+
+double Trainer::evaluate() {
+  const torch::NoGradGuard no_grad;
+  model_->eval();
+  double sum = 0;
+  int64_t count = 0;
+  for (const Batch& batch : dataset_->validation(config_.batch)) {
+    const int64_t examples = batch.inputs.size(0);
+    sum += model_->loss(on_device(batch), 0).item<double>() * static_cast<double>(examples);
+    count += examples;
+  }
+  return sum / static_cast<double>(count);
+}
+
+double Trainer::accuracy() {
+  const torch::NoGradGuard no_grad;
+  model_->eval();
+  int64_t right = 0;
+  int64_t count = 0;
+  for (const Batch& batch : dataset_->validation(config_.batch)) {
+    const Batch moved = on_device(batch);
+    right += model_->forward(moved.inputs).argmax(-1).eq(moved.targets).sum().item<int64_t>();
+    count += moved.targets.numel();
+  }
+  return static_cast<double>(right) / static_cast<double>(count);
+}
+
+TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop) {
+  const int64_t start = steps_taken();
+  const double before = directory.rewind(start);
+  double seconds = 0;
+  TrainSummary summary;
+  std::optional<double> val;
+  int64_t saved = start;
+  while (steps_taken() < config_.steps && !stop) {
+    Stopwatch watch;
+    summary.loss = step();
+    const int64_t taken = steps_taken();
+    const bool evaluated = taken % config_.eval_every == 0 || taken == config_.steps;
+    seconds += watch.lap();
+    const double speed = static_cast<double>((taken - start) * tokens_per_step()) / seconds;
+    if (evaluated) val = evaluate();
+    seconds += watch.lap();
+    directory.append(log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds));
+    progress.show({taken, config_.steps, summary.loss, val, speed, timing_.optimizer / timing_.total(),
+                   estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
+    if (taken % config_.save_every == 0 || taken == config_.steps) {
+      save_checkpoint(directory.checkpoints(), checkpoint());
+      saved = taken;
+    }
+  }
+  if (saved != steps_taken()) save_checkpoint(directory.checkpoints(), checkpoint());
+  progress.finish();
+  summary.steps = steps_taken();
+  summary.seconds = before + seconds;
+  summary.interrupted = steps_taken() < config_.steps;
+  summary.val = val && !summary.interrupted ? *val : evaluate();
+  return summary;
+}
+
+Checkpoint Trainer::checkpoint() const {
+  Checkpoint checkpoint;
+  checkpoint.step = steps_taken();
+  checkpoint.model = named_tensors(*model_);
+  checkpoint.optimizer = optimizer_.state();
+  checkpoint.text["identity"] = identity();
+  return checkpoint;
+}
+
+void Trainer::resume(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.text.find("identity");
+  GLUON_CHECK(found != checkpoint.text.end() && found->second == identity(),
+              "resume: the checkpoint belongs to another run: it has ",
+              found == checkpoint.text.end() ? "no identity" : found->second, ", this run ", identity());
+  optimizer_.load_state(checkpoint.optimizer);
+  const torch::NoGradGuard no_grad;
+  restore_tensors(checkpoint.model, named_tensors(*model_));
+}
+
+int64_t Trainer::tokens_per_step() const {
+  return batches_per_step() * config_.batch * dataset_->tokens_per_example();
+}
+
+Batch Trainer::on_device(Batch batch) const {
+  const torch::Device device(config_.device);
+  return {batch.inputs.to(device), batch.targets.to(device)};
+}
+
+int64_t Trainer::batches_per_step() const {
+  return config_.full_batch ? dataset_->train_examples() / config_.batch : config_.accumulate;
+}
+
+double Trainer::label_smoothing() const {
+  if (config_.label_smoothing >= 0) return config_.label_smoothing;
+  return config_.model == "cifar-cnn" ? 0.2 : 0;
+}
+
+std::string Trainer::identity() const {
+  int64_t parameters = 0;
+  for (const Layer& layer : optimizer_.layers()) parameters += layer.parameter.numel();
+  return join("model ", config_.model, " with ", parameters, " parameters, preset ", config_.preset,
+              ", batch ", config_.batch, " x ", batches_per_step(), ", seed ", config_.seed);
+}
+
+LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {
+  std::map<std::string, Role> roles;
+  for (const Layer& layer : optimizer_.layers()) roles[layer.name] = layer.role;
+  std::map<std::string, std::pair<double, int64_t>> sums;
+  for (const LayerRadius& entry : optimizer_.effective_radii()) {
+    // "experts[3]" belongs to the layer "experts".
+    const auto role = roles.find(entry.name.substr(0, entry.name.find('[')));
+    if (role == roles.end()) continue;
+    auto& [sum, count] = sums[std::string(role_name(role->second))];
+    sum += entry.radius;
+    ++count;
+  }
+  LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, {}};
+  for (const auto& [role, sum] : sums)
+    row.radii.emplace_back(role, sum.first / static_cast<double>(sum.second));
+  return row;
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,82 @@
+// Trainer: a model, a dataset and an optimizer, one step at a time, resumable bit for bit.
+//
+//   step k:  batches k A .. k A + A - 1  ->  mean loss  ->  gradients  ->  Optimizer::step()      (A = accumulate)
+//
+// Everything a step depends on is in the checkpoint: parameters and buffers, the optimizer's state, the seed and the
+// step, which is the position in the data. Randomness is a function of the last two (lab/data/permutation.h); no
+// generator has a state of its own, and nothing depends on the clock.
+
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "gluon/checkpoint/checkpoint.h"
+#include "gluon/update/optimizer.h"
+#include "lab/data/dataset.h"
+#include "lab/models/model.h"
+#include "lab/train/config.h"
+#include "lab/train/progress.h"
+#include "lab/train/run_directory.h"
+
+namespace gluon::lab {
+
+struct StepTiming {
+  double forward = 0;  // seconds, data included
+  double backward = 0;
+  double optimizer = 0;
+
+  double total() const { return forward + backward + optimizer; }
+};
+
+struct TrainSummary {
+  int64_t steps = 0;  // taken in all
+  double loss = 0;    // of the last step
+  double val = 0;     // after the last step
+  double seconds = 0;
+  bool interrupted = false;
+};
+
+class Trainer {
+ public:
+  /// Throws InputError when config, model and data do not fit each other.
+  Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset);
+
+  /// One step; returns the mean training loss before it.
+  double step();
+
+  /// Mean loss over the validation examples, the model in evaluation mode.
+  double evaluate();
+
+  /// Share of validation examples whose largest logit is the target.
+  double accuracy();
+
+  /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true.
+  TrainSummary run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop);
+
+  /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint
+  /// belongs to another model or geometry.
+  Checkpoint checkpoint() const;
+  void resume(const Checkpoint& checkpoint);
+
+  int64_t steps_taken() const { return optimizer_.steps_taken(); }
+  int64_t tokens_per_step() const;
+  const StepTiming& last_timing() const { return timing_; }
+  const Optimizer& optimizer() const { return optimizer_; }
+
+ private:
+  Batch on_device(Batch batch) const;
+  int64_t batches_per_step() const;
+  double label_smoothing() const;
+  std::string identity() const;  // what must agree between a checkpoint and this run
+  LogRow log_row(double loss, std::optional<double> val, double seconds) const;
+
+  TrainConfig config_;
+  std::shared_ptr<Model> model_;
+  std::shared_ptr<const Dataset> dataset_;
+  Optimizer optimizer_;
+  StepTiming timing_;
+};
+
+}  // namespace gluon::lab

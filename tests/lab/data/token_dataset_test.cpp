@@ -1,0 +1,214 @@
+#include "lab/data/token_dataset.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "tests/expect_error.h"
+#include "tests/lab/data/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+std::vector<uint16_t> counting(int64_t count, int64_t first = 0) {
+  std::vector<uint16_t> tokens(count);
+  for (int64_t i = 0; i < count; ++i) tokens[i] = static_cast<uint16_t>(first + i);
+  return tokens;
+}
+
+std::string counting_text(int64_t count) {
+  std::string text;
+  for (int64_t i = 0; i < count; ++i) text.push_back(static_cast<char>(i));
+  return text;
+}
+
+TokenOptions small(int64_t context) { return {.context = context, .seed = 3}; }
+
+TEST(TokenDataset, EveryWindowComesOncePerEpoch) {
+  // 203 tokens at context 2: 101 windows, 10 of them for validation. Token = place, so a window's first token says
+  // which one it is. Batches of 4 do not divide the epoch of 91.
+  const TokenDataset data = TokenDataset::from_text(counting_text(203), "memory", small(2));
+  EXPECT_EQ(data.train_examples(), 91);
+  EXPECT_EQ(data.validation_examples(), 10);
+  std::vector<int64_t> drawn;
+  for (int64_t batch = 0; batch < 91; ++batch) {
+    const Batch b = data.train_batch(batch, 4);
+    ASSERT_EQ(b.inputs.sizes(), (at::IntArrayRef{4, 2}));
+    ASSERT_EQ(b.inputs.scalar_type(), at::kLong);
+    EXPECT_TRUE(b.targets.equal(b.inputs + 1));
+    for (int64_t i = 0; i < 4; ++i) drawn.push_back(b.inputs[i][0].item<int64_t>());
+  }
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    epochs.emplace_back(drawn.begin() + epoch * 91, drawn.begin() + (epoch + 1) * 91);
+    const std::set<int64_t> distinct(epochs.back().begin(), epochs.back().end());
+    EXPECT_EQ(distinct.size(), 91U);
+    for (const int64_t first : distinct) EXPECT_TRUE(first % 2 == 0 && first < 182);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_NE(epochs[1], epochs[2]);
+}
+
+TEST(TokenDataset, ABatchDependsOnlyOnSeedAndIndex) {
+  const TokenDataset data = TokenDataset::from_text(counting_text(200), "memory", small(4));
+  const TokenDataset again = TokenDataset::from_text(counting_text(200), "memory", small(4));
+  const TokenDataset other = TokenDataset::from_text(counting_text(200), "memory", {.context = 4, .seed = 4});
+  const Batch seventh = data.train_batch(7, 5);
+  data.train_batch(100, 5);
+  EXPECT_TRUE(seventh.inputs.equal(data.train_batch(7, 5).inputs));
+  EXPECT_TRUE(seventh.inputs.equal(again.train_batch(7, 5).inputs));
+  EXPECT_FALSE(seventh.inputs.equal(other.train_batch(7, 5).inputs));
+  // Twice the size is two batches one after another.
+  const at::Tensor pair = at::cat({data.train_batch(6, 5).inputs, seventh.inputs});
+  EXPECT_TRUE(pair.equal(data.train_batch(3, 10).inputs));
+}
+
+TEST(TokenDataset, TrainingAndValidationShareNoTarget) {
+  const TokenDataset data = TokenDataset::from_text(counting_text(250), "memory", small(3));
+  std::set<int64_t> seen;
+  const Batch all = data.train_batch(0, data.train_examples());
+  const auto insert = [&](const Batch& batch) {
+    const at::Tensor flat = batch.targets.flatten();
+    for (int64_t i = 0; i < flat.numel(); ++i) EXPECT_TRUE(seen.insert(flat[i].item<int64_t>()).second);
+  };
+  insert(all);
+  const auto batches = data.validation(3);
+  ASSERT_EQ(batches.size(), 3U);  // 8 windows of 83
+  EXPECT_EQ(batches[2].inputs.size(0), 2);
+  for (const Batch& batch : batches) insert(batch);
+  EXPECT_EQ(seen.size(), 249U);
+}
+
+TEST(TokenDataset, ShareAndNumberLimitTheValidation) {
+  const std::string text(1001, 'a');
+  const auto windows = [&](double share, int64_t most) {
+    return TokenDataset::from_text(text, "memory",
+                                   {.context = 1, .validation_share = share, .validation_windows = most})
+        .validation_examples();
+  };
+  EXPECT_EQ(windows(0.1, 64), 64);
+  EXPECT_EQ(windows(0.1, 1000), 100);
+  EXPECT_EQ(windows(0.0001, 64), 1);
+  EXPECT_EQ(windows(0.9999999, 2000), 999);
+}
+
+TEST(TokenDataset, WindowsRunOverSeveralShards) {
+  const TemporaryFolder folder;
+  write_token_shard(folder.path() / "b.bin", counting(7, 5));
+  write_token_shard(folder.path() / "a.bin", counting(5));
+  write_token_shard(folder.path() / "c.bin", counting(301, 12));
+  const TokenDataset data = TokenDataset::from_files((folder.path() / "*.bin").string(), small(6));
+  EXPECT_EQ(data.tokens(), 313);
+  EXPECT_EQ(data.classes(), 313);
+  const Batch batch = data.train_batch(0, data.train_examples());
+  std::set<int64_t> firsts;
+  for (int64_t i = 0; i < data.train_examples(); ++i) {
+    const int64_t first = batch.inputs[i][0].item<int64_t>();
+    firsts.insert(first);
+    EXPECT_TRUE(batch.inputs[i].equal(at::arange(first, first + 6)));
+    EXPECT_TRUE(batch.targets[i].equal(at::arange(first + 1, first + 7)));
+  }
+  EXPECT_TRUE(firsts.contains(0) && firsts.contains(6));
+  EXPECT_EQ(data.describe(),
+            (folder.path() / "*.bin").string() +
+                " (3 files): 313 tokens, vocabulary 313, 47 training and 5 validation windows of 6");
+}
+
+TEST(TokenDataset, TextIsBytesPlainAndPacked) {
+  const TemporaryFolder folder;
+  std::string text = counting_text(256) + "the end";
+  const auto plain = folder.write("a.txt", text);
+  const auto compressed = folder.write("b.txt.xz", packed(text));
+  const TokenDataset data = TokenDataset::from_files(plain.string(), small(8));
+  EXPECT_EQ(data.classes(), 256);
+  EXPECT_EQ(data.tokens_per_example(), 8);
+  EXPECT_EQ(data.train_batch(0, data.train_examples()).inputs.max().item<int64_t>(), 231);
+  const TokenDataset twin = TokenDataset::from_files(compressed.string(), small(8));
+  EXPECT_TRUE(data.train_batch(1, 8).targets.equal(twin.train_batch(1, 8).targets));
+  const TokenDataset both = TokenDataset::from_files((folder.path() / "*.txt*").string(), small(8));
+  EXPECT_EQ(both.tokens(), 2 * 263);
+}
+
+TEST(TokenDataset, UnigramEntropyIsThatOfTheValidationTargets) {
+  // Validation: the last 4 of 40 windows of 4; their targets are half a, a quarter b, a quarter c.
+  std::string text(145, 'x');
+  for (int i = 0; i < 4; ++i) text += "aabc";
+  const TokenDataset data = TokenDataset::from_text(text, "memory", {.context = 4});
+  EXPECT_EQ(data.validation_examples(), 4);
+  EXPECT_NEAR(data.unigram_entropy(), 1.5 * std::log(2.0), 1e-12);
+  const TokenDataset flat = TokenDataset::from_text(std::string(100, 'a'), "memory", {.context = 4});
+  EXPECT_NEAR(flat.unigram_entropy(), 0, 1e-12);
+}
+
+TEST(TokenDataset, NamesTheTokenOutsideTheVocabulary) {
+  const TemporaryFolder folder;
+  write_token_shard(folder.path() / "a.bin", counting(2000));
+  std::vector<uint16_t> tokens = counting(2000);
+  tokens[1500] = 60000;
+  write_token_shard(folder.path() / "b.bin", tokens);
+  const std::string pattern = folder.path().string();
+  EXPECT_INPUT_ERROR(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 50304}),
+                     "b.bin' has token 60000 at place 1500, the vocabulary allows 0..50303");
+  EXPECT_EQ(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 60001}).classes(), 60001);
+  EXPECT_INPUT_ERROR(
+      TokenDataset::from_text("plain text, \xc3\xa9", "a.txt", {.context = 2, .vocabulary = 128}),
+      "'a.txt' has token 195 at place 12, the vocabulary allows 0..127");
+}
+
+TEST(TokenDataset, RefusesWhatIsTooShortOrMixed) {
+  const TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(TokenDataset::from_text("", "a.txt", small(8)), "text 'a.txt' is empty");
+  EXPECT_INPUT_ERROR(TokenDataset::from_text("0123456789012345", "a.txt", small(8)),
+                     "'a.txt' is too short: 16 bytes, two windows of context 8 need at least 17");
+  EXPECT_EQ(TokenDataset::from_text("01234567890123456", "a.txt", small(8)).train_examples(), 1);
+  EXPECT_INPUT_ERROR(TokenDataset::from_files("no/such/*.bin", small(8)), "no file matches 'no/such/*.bin'");
+
+  folder.write("z.txt", "some text that is long enough");
+  write_token_shard(folder.path() / "a.bin", counting(100));
+  EXPECT_INPUT_ERROR(TokenDataset::from_files(folder.path().string(), small(2)),
+                     "mixes token shards and text: '");
+  const auto compressed = folder.write("b.bin.xz", packed("any"));
+  EXPECT_INPUT_ERROR(TokenDataset::from_files(compressed.string(), small(2)),
+                     "b.bin.xz' is compressed; token shards are mapped as they are, unpack it first");
+  const auto foreign = folder.write("c.bin", std::string(3073, 'x'));
+  EXPECT_INPUT_ERROR(TokenDataset::from_files(foreign.string(), small(2)), "c.bin' is not a token shard");
+  // The magic number decides where the name does not.
+  std::filesystem::rename(folder.path() / "a.bin", folder.path() / "tokens.dat");
+  EXPECT_EQ(TokenDataset::from_files((folder.path() / "tokens.dat").string(), small(2)).tokens(), 100);
+}
+
+TEST(TokenDataset, RefusesOptionsOutsideTheirRanges) {
+  const std::string text(1000, 'a');
+  const auto make = [&](const TokenOptions& options) { TokenDataset::from_text(text, "memory", options); };
+  EXPECT_INPUT_ERROR(make({.context = 0}), "context must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(make({.validation_share = 0}), "validation share must lie in (0, 1), got 0");
+  EXPECT_INPUT_ERROR(make({.validation_share = 1}), "validation share must lie in (0, 1), got 1");
+  EXPECT_INPUT_ERROR(make({.validation_share = std::nan("")}),
+                     "validation share must lie in (0, 1), got nan");
+  EXPECT_INPUT_ERROR(make({.validation_windows = 0}), "validation windows must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(make({.vocabulary = -1}),
+                     "vocabulary must be >= 1, or 0 to take the data's own, got -1");
+  EXPECT_INPUT_ERROR(make({.threads = 0}), "threads must be >= 1, got 0");
+  const TokenDataset data = TokenDataset::from_text(text, "memory", small(8));
+  EXPECT_INPUT_ERROR(data.train_batch(-1, 4),
+                     "expected batch index >= 0 and size >= 1, got index -1 and size 4");
+  EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");
+  EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
+}
+
+TEST(TokenDataset, TokenizesTextOnTheFly) {
+  GLUON_SHARED_DATA_OR_SKIP(vocabulary, "gpt2");
+  GLUON_SHARED_DATA_OR_SKIP(text, "text/wikitext2-valid.txt.xz");
+  const Tokenizer tokenizer(vocabulary);
+  const TokenDataset data =
+      TokenDataset::from_files(text.string(), {.context = 128, .threads = 2}, &tokenizer);
+  EXPECT_EQ(data.classes(), 50257);
+  EXPECT_EQ(data.tokens(), static_cast<int64_t>(tokenizer.encode(read_file(text)).size()));
+  EXPECT_GT(data.unigram_entropy(), 5.0);
+  EXPECT_LT(data.unigram_entropy(), std::log(50257.0));
+}
+
+}  // namespace
+}  // namespace gluon::lab

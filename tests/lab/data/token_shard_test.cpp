@@ -1,0 +1,91 @@
+#include "lab/data/token_shard.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "tests/expect_error.h"
+#include "tests/lab/data/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+std::string shard_bytes(int32_t magic, int32_t version, int32_t count, std::size_t tokens) {
+  std::string bytes(1024 + 2 * tokens, '\0');
+  const int32_t header[] = {magic, version, count};
+  std::memcpy(bytes.data(), header, sizeof header);
+  return bytes;
+}
+
+TEST(TokenShard, ReadsWhatWasWritten) {
+  const TemporaryFolder folder;
+  std::vector<uint16_t> tokens(1000);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * 67);
+  const auto path = folder.path() / "a.bin";
+  write_token_shard(path, tokens);
+  const TokenShard shard(path);
+  EXPECT_EQ(std::vector<uint16_t>(shard.tokens().begin(), shard.tokens().end()), tokens);
+  EXPECT_EQ(shard.path(), path);
+}
+
+TEST(TokenShard, IsThePublicFormat) {
+  const TemporaryFolder folder;
+  write_token_shard(folder.path() / "a.bin", std::vector<uint16_t>{258, 7});
+  std::string expected = shard_bytes(20240520, 1, 2, 2);
+  expected.replace(1024, 4, std::string_view("\x02\x01\x07\x00", 4));
+  EXPECT_EQ(read_file(folder.path() / "a.bin"), expected);
+  EXPECT_EQ(expected.substr(0, 4), std::string_view("\x88\xd8\x34\x01", 4));
+}
+
+TEST(TokenShard, RefusesForeignTruncatedAndEmptyFiles) {
+  const TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", "")), "a.bin' is empty");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 5).substr(0, 100))),
+                     "a.bin' is truncated: 100 bytes, its header alone takes 1024");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240521, 1, 5, 5))),
+                     "a.bin' is not a token shard: it does not start with the number 20240520");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", "short text")), "a.bin' is not a token shard");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 2, 5, 5))),
+                     "a.bin' has version 2, expected 1");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 0, 0))),
+                     "a.bin' holds no tokens: its header counts 0");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, -3, 5))),
+                     "a.bin' holds no tokens: its header counts -3");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 4))),
+                     "a.bin' is truncated: 1032 bytes, its header promises 5 tokens, which take 1034");
+  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 6))),
+                     "a.bin' is too long: 1036 bytes");
+}
+
+TEST(TokenShard, WritesAllOrNothing) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.bin";
+  write_token_shard(path, std::vector<uint16_t>{1, 2, 3});
+  EXPECT_INPUT_ERROR(write_token_shard(path, {}), "a.bin' needs at least one token, got none");
+  write_token_shard(path, std::vector<uint16_t>{4});
+  EXPECT_EQ(TokenShard(path).tokens().front(), 4);
+  EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "none" / "b.bin", std::vector<uint16_t>{1}),
+                     "b.bin': No such file or directory");
+  // A target that cannot be replaced leaves no temporary file behind.
+  std::filesystem::create_directories(folder.path() / "c.bin" / "full");
+  EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "c.bin", std::vector<uint16_t>{1}),
+                     "cannot write token shard");
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  }
+}
+
+TEST(TokenShard, AFullDiskIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "/dev/full is absent";
+  // The temporary file of this shard is a link to a device that is always full.
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.bin";
+  std::filesystem::create_symlink("/dev/full", path.string() + ".tmp" + std::to_string(getpid()));
+  EXPECT_INPUT_ERROR(write_token_shard(path, std::vector<uint16_t>{1}), "a.bin': No space left on device");
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace gluon::lab

@@ -1,0 +1,83 @@
+#include "lab/train/config.h"
+
+#include "tests/expect_error.h"
+
+namespace gluon::lab {
+namespace {
+
+TEST(TrainConfig, TheDefaultsAreValid) { EXPECT_NO_THROW(TrainConfig().validate()); }
+
+TEST(TrainConfig, RadiiReplaceThePresets) {
+  TrainConfig config;
+  config.radius = "hidden=0.5,embedding=2";
+  EXPECT_EQ(config.geometry()
+                .routing_report(std::vector<Layer>{{"w", at::zeros({2, 2}), Role::kHidden}})
+                .find("0.018"),
+            std::string::npos);
+  EXPECT_EQ(parse_radii("a=1,b=0.25"), (std::map<std::string, double>{{"a", 1}, {"b", 0.25}}));
+  EXPECT_TRUE(parse_radii("").empty());
+}
+
+TEST(TrainConfig, TheDefaultScheduleFallsOverTheLastThirtyPercent) {
+  TrainConfig config;
+  config.steps = 100;
+  EXPECT_EQ(config.resolved_schedule().name(), "linear(100,30,0)");
+  config.schedule = "constant";
+  EXPECT_EQ(config.resolved_schedule().name(), "constant");
+}
+
+TEST(TrainConfig, LrIsAdamWs) {
+  TrainConfig config;
+  config.lr = 0.25;
+  EXPECT_INPUT_ERROR(config.validate(), "--lr is AdamW's learning rate; preset unscion has radii (--radius)");
+  config.preset = "adamw";
+  EXPECT_EQ(config.geometry().rules()[0].radius->name(), "0.25");
+  config.preset = "muon";
+  EXPECT_EQ(config.geometry().rules().back().radius->name(), "0.25");
+}
+
+TEST(TrainConfig, WeightDecayGoesToEveryRule) {
+  TrainConfig config;
+  config.weight_decay = 0.5;
+  const Geometry geometry = config.geometry();
+  for (const Rule& rule : geometry.rules()) EXPECT_EQ(rule.weight_decay, 0.5);
+  config.preset = "scion";
+  EXPECT_INPUT_ERROR(config.validate(), "exclude each other");
+}
+
+TEST(TrainConfig, BadValuesAreNamed) {
+  const auto with = [](auto change) {
+    TrainConfig config;
+    change(config);
+    return config;
+  };
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.steps = 0; }).validate(), "--steps must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = -1; }).validate(), "--batch must be >= 1, got -1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.accumulate = 0; }).validate(), "--accumulate must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.seq = -4; }).validate(),
+                     "--seq must be >= 1, or 0 for the model's own, got -4");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.eval_every = 0; }).validate(), "--eval-every must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.save_every = 0; }).validate(), "--save-every must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.clip = -1; }).validate(), "--clip must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.lr = -1; }).validate(), "--lr must be > 0, got -1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.label_smoothing = 1; }).validate(),
+                     "--label-smoothing must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.device = "tpu"; }).validate(),
+                     "--device must be cpu or cuda, got 'tpu'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.preset = "lion"; }).validate(), "preset: unknown name 'lion'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.momentum = "fast"; }).validate(), "momentum: unknown name 'fast'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.schedule = "up"; }).validate(), "schedule: unknown name 'up'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.orthogonalizer = "qr"; }).validate(),
+                     "unknown orthogonalizer 'qr'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.radius = "hidden"; }).validate(),
+                     "--radius: expected group=radius,..., got 'hidden'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.radius = "hidden=1,hidden=2"; }).validate(),
+                     "--radius: group 'hidden' is given twice");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.radius = "hidden=x"; }).validate(),
+                     "--radius: expected a number, got 'x'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.full_batch = true, c.accumulate = 2; }).validate(),
+                     "exclude each other");
+}
+
+}  // namespace
+}  // namespace gluon::lab

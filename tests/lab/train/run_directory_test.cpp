@@ -1,0 +1,65 @@
+#include "lab/train/run_directory.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/expect_error.h"
+#include "tests/lab/data/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+LogRow row(int64_t step, std::optional<double> val = std::nullopt) {
+  return {step,
+          step * 100,
+          1.0 / static_cast<double>(step),
+          val,
+          0.5 * static_cast<double>(step),
+          {{"hidden", 0.25}}};
+}
+
+TEST(RunDirectory, TheLogHasTheDocumentedColumns) {
+  const TemporaryFolder folder;
+  RunDirectory run = RunDirectory::create(folder.path() / "run", "steps=3\n");
+  run.append(row(1));
+  run.append(row(2, 0.75));
+  EXPECT_EQ(text_of(folder.path() / "run/log.csv"),
+            "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n2,200,0.5,0.75,1,0.25\n");
+  EXPECT_EQ(RunDirectory::open(folder.path() / "run").config(), "steps=3\n");
+}
+
+TEST(RunDirectory, ARunIsNeverOverwritten) {
+  const TemporaryFolder folder;
+  RunDirectory::create(folder.path() / "run", "a");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"),
+                     "holds a run already; resume it with --resume");
+  EXPECT_EQ(text_of(folder.path() / "run/config.toml"), "a");
+  EXPECT_INPUT_ERROR(RunDirectory::open(folder.path() / "other"), "holds no run (no config.toml)");
+}
+
+TEST(RunDirectory, AFolderThatCannotBeMadeIsNamed) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "file") << "x";
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "file/run", "a"), "cannot make");
+}
+
+TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
+  const TemporaryFolder folder;
+  RunDirectory run = RunDirectory::create(folder.path() / "run", "");
+  for (int64_t step = 1; step <= 4; ++step) run.append(row(step));
+  std::ofstream(folder.path() / "run/log.csv", std::ios::app) << "5,50";  // half a line of a killed run
+  EXPECT_DOUBLE_EQ(run.rewind(2), 1.0);
+  EXPECT_EQ(text_of(folder.path() / "run/log.csv"),
+            "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n2,200,0.5,,1,0.25\n");
+  EXPECT_EQ(RunDirectory::create(folder.path() / "empty", "").rewind(7), 0);
+}
+
+}  // namespace
+}  // namespace gluon::lab

@@ -1,0 +1,125 @@
+#include "lab/train/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <sstream>
+
+#include "lab/data/token_dataset.h"
+#include "lab/models/zoo.h"
+#include "lab/train/experiment.h"
+#include "tests/expect_error.h"
+#include "tests/lab/data/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+TrainConfig small_config(const std::string& preset = "unscion") {
+  TrainConfig config;
+  config.preset = preset;
+  config.layers = 2;
+  config.width = 32;
+  config.heads = 2;
+  config.seq = 32;
+  config.steps = 12;
+  config.batch = 4;
+  config.eval_every = 6;
+  config.save_every = 5;
+  return config;
+}
+
+Trainer make_trainer(const TrainConfig& config) {
+  const Experiment experiment = make_experiment(config);
+  return {config, experiment.model, experiment.dataset};
+}
+
+TrainSummary run(Trainer& trainer, const std::filesystem::path& path, bool resume = false,
+                 bool stop = false) {
+  RunDirectory directory = resume ? RunDirectory::open(path) : RunDirectory::create(path, "");
+  std::ostringstream out;
+  Progress progress(out, false);
+  const std::atomic<bool> stopped{stop};
+  return trainer.run(directory, progress, stopped);
+}
+
+void expect_same_model(const Trainer& a, const Trainer& b) {
+  const Checkpoint first = a.checkpoint();
+  const Checkpoint second = b.checkpoint();
+  ASSERT_EQ(first.model.size(), second.model.size());
+  for (const auto& [name, tensor] : first.model) EXPECT_TRUE(tensor.equal(second.model.at(name))) << name;
+  for (const auto& [name, tensor] : first.optimizer.tensors) {
+    EXPECT_TRUE(tensor.equal(second.optimizer.tensors.at(name))) << name;
+  }
+}
+
+TEST(Trainer, TheLossFallsBelowTheUnigramEntropy) {
+  TrainConfig config = small_config();
+  config.steps = 150;
+  config.radius = "hidden=0.05,embedding=1";
+  const Experiment experiment = make_experiment(config);
+  Trainer trainer(config, experiment.model, experiment.dataset);
+  for (int64_t step = 0; step < config.steps; ++step) trainer.step();
+  EXPECT_LT(trainer.evaluate(), experiment.dataset->unigram_entropy());
+}
+
+TEST(Trainer, ResumesBitForBit) {
+  for (const char* preset : {"unscion", "muon", "adamw"}) {
+    const TemporaryFolder folder;
+    Trainer whole = make_trainer(small_config(preset));
+    run(whole, folder.path() / "whole");
+
+    TrainConfig half = small_config(preset);
+    half.schedule = small_config(preset).resolved_schedule().name();
+    half.steps = 7;
+    Trainer first = make_trainer(half);
+    run(first, folder.path() / "run");
+    Trainer second = make_trainer(small_config(preset));
+    second.resume(load_checkpoint(folder.path() / "run/checkpoint").checkpoint);
+    EXPECT_EQ(second.steps_taken(), 7);
+    run(second, folder.path() / "run", true);
+    EXPECT_EQ(second.steps_taken(), 12);
+    expect_same_model(second, whole);
+  }
+}
+
+TEST(Trainer, AccumulationIsTheLargerBatch) {
+  TrainConfig large = small_config();
+  TrainConfig small = small_config();
+  large.batch = 8;
+  small.batch = 4;
+  small.accumulate = 2;
+  Trainer one = make_trainer(large);
+  Trainer two = make_trainer(small);
+  EXPECT_EQ(one.tokens_per_step(), two.tokens_per_step());
+  for (int step = 0; step < 3; ++step) EXPECT_NEAR(one.step(), two.step(), 1e-4);
+}
+
+TEST(Trainer, AStoppedRunLeavesACheckpointAndSaysSo) {
+  const TemporaryFolder folder;
+  Trainer trainer = make_trainer(small_config());
+  trainer.step();
+  const TrainSummary summary = run(trainer, folder.path() / "run", false, true);
+  EXPECT_TRUE(summary.interrupted);
+  EXPECT_EQ(summary.steps, 1);
+}
+
+TEST(Trainer, ACheckpointOfAnotherRunIsRefused) {
+  Trainer trainer = make_trainer(small_config());
+  const Checkpoint checkpoint = trainer.checkpoint();
+  TrainConfig wider = small_config();
+  wider.width = 64;
+  Trainer other = make_trainer(wider);
+  EXPECT_INPUT_ERROR(other.resume(checkpoint), "the checkpoint belongs to another run");
+  Trainer adamw = make_trainer(small_config("adamw"));
+  EXPECT_INPUT_ERROR(adamw.resume(checkpoint), "preset unscion");
+}
+
+TEST(Trainer, FullBatchNeedsABatchThatDivides) {
+  TrainConfig config = small_config();
+  config.full_batch = true;
+  config.batch = 1 << 20;
+  EXPECT_INPUT_ERROR(make_trainer(config), "--full-batch needs a --batch that divides");
+}
+
+}  // namespace
+}  // namespace gluon::lab
