@@ -21,6 +21,7 @@ build: setup
 
 demo: build
 	@$(BUILD_DIR)/examples/quickstart
+	@$(BUILD_DIR)/gluon train --steps 400 --sample 300
 
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)

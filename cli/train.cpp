@@ -10,6 +10,7 @@
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "lab/train/experiment.h"
+#include "lab/train/sample.h"
 #include "lab/train/trainer.h"
 
 namespace gluon::cli {
@@ -23,6 +24,7 @@ struct TrainCommand {
   lab::TrainConfig config;
   std::string config_file;
   bool resume = false;
+  int64_t sample = 0;  // tokens to write at the end
 };
 
 std::string default_stem(const lab::TrainConfig& config) { return config.model + "-" + config.preset; }
@@ -73,6 +75,11 @@ void train(CLI::App& command, TrainCommand& options) {
   std::signal(SIGTERM, request_stop);
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
   const lab::TrainSummary summary = trainer.run(directory, progress, stop_requested);
+  if (options.sample > 0 && !summary.interrupted) {
+    lab::TrainConfig finished = config;
+    finished.out = path.string();
+    std::cout << "\na sample:\n" << lab::sample_text(finished, {.count = options.sample}) << '\n';
+  }
   print_summary(config, experiment, trainer, summary, path);
 }
 
@@ -87,6 +94,9 @@ void add_train(CLI::App& app) {
       ->configurable(false)
       ->group("Run");
   command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)")
+      ->configurable(false)
+      ->group("Run");
+  command->add_option("--sample", options->sample, "Tokens of text to write at the end (language models)")
       ->configurable(false)
       ->group("Run");
   command->add_flag("--resume", options->resume, "Go on with the run in --out")

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/expect_error.h"
+#include "tests/lab/data/packed.h"
 #include "tests/lab/data/temporary_folder.h"
 
 namespace gluon::lab {

@@ -5,6 +5,7 @@
 
 #include "lab/data/token_shard.h"
 #include "tests/expect_error.h"
+#include "tests/lab/data/packed.h"
 #include "tests/lab/data/temporary_folder.h"
 
 namespace gluon::lab {

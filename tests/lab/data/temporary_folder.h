@@ -3,10 +3,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <lzma.h>
 #include <stdlib.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -38,18 +36,6 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// One xz stream.
-inline std::string packed(std::string_view bytes) {
-  std::string out(lzma_stream_buffer_bound(bytes.size()), '\0');
-  size_t size = 0;
-  const lzma_ret code =
-      lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(bytes.data()),
-                              bytes.size(), reinterpret_cast<uint8_t*>(out.data()), &size, out.size());
-  EXPECT_EQ(code, LZMA_OK);
-  out.resize(size);
-  return out;
-}
 
 /// A file or folder of the large data kept outside of the repository; empty when it is not there.
 inline std::filesystem::path shared_data(const std::string& name) {

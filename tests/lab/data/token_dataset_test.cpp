@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/expect_error.h"
+#include "tests/lab/data/packed.h"
 #include "tests/lab/data/temporary_folder.h"
 
 namespace gluon::lab {

@@ -1,0 +1,11 @@
+#include "gluon/check.h"
+#include "lab/data/xz.h"
+
+namespace gluon::lab {
+
+std::string unpacked_xz(std::string_view, const std::filesystem::path& path) {
+  throw InputError(
+      join("file '", path.string(), "': this program was built without liblzma; unpack the file first"));
+}
+
+}  // namespace gluon::lab
