@@ -12,6 +12,7 @@
 #include <memory>
 #include <set>
 
+#include "benchmarks/median.h"
 #include "gluon/check.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
@@ -147,11 +148,6 @@ double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 // Flop rate of a large square product, best of three: what the machine can do.

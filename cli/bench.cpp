@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/step.h"
+#include "benchmarks/train.h"
 #include "cli/commands.h"
+#include "cli/train_options.h"
 #include "gluon/check.h"
 
 namespace gluon::cli {
@@ -53,14 +55,39 @@ void print_table(const StepOptions& options, const StepResult& result) {
             << 100 * result.bound_milliseconds / result.ours.milliseconds << " % of it\n";
 }
 
-}  // namespace
+void print_json(const lab::TrainConfig& config, const benchmarks::TrainResult& result) {
+  const nlohmann::json json = {
+      {"benchmark", "train"},
+      {"model", config.model},
+      {"preset", config.preset},
+      {"device", config.device},
+      {"threads", result.threads},
+      {"tokens_per_second", result.tokens_per_second},
+      {"forward_ms", 1e3 * result.step.forward},
+      {"backward_ms", 1e3 * result.step.backward},
+      {"optimizer_ms", 1e3 * result.step.optimizer},
+      {"peak_megabytes", result.peak_megabytes},
+  };
+  std::cout << json.dump(2) << '\n';
+}
 
-void add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Time ours beside a reference in the same run");
-  bench->callback([bench] {
-    if (bench->get_subcommands().empty()) throw gluon::InputError("bench: name what to measure: step");
-  });
-  CLI::App* step = bench->add_subcommand("step", "One optimizer step over the hidden matrices of a model");
+void print_table(const lab::TrainConfig& config, const benchmarks::TrainResult& result) {
+  std::cout << "training steps, " << config.model << ", " << config.preset << ", " << config.device << ", "
+            << result.threads << " threads\n\n"
+            << std::fixed << std::setprecision(1) << "tokens/s    " << result.tokens_per_second << '\n'
+            << "forward     " << 1e3 * result.step.forward << " ms\n"
+            << "backward    " << 1e3 * result.step.backward << " ms\n"
+            << "optimizer   " << 1e3 * result.step.optimizer << " ms\n"
+            << "peak memory " << result.peak_megabytes << " MB\n";
+}
+
+template <typename Options, typename Result>
+void print(bool as_json, const Options& options, const Result& result) {
+  as_json ? print_json(options, result) : print_table(options, result);
+}
+
+void add_step(CLI::App& bench) {
+  CLI::App* step = bench.add_subcommand("step", "One optimizer step over the hidden matrices of a model");
   auto options = std::make_shared<StepOptions>();
   auto json = std::make_shared<bool>(false);
   step->add_option("--model", options->model, "gpt124m, gpt1b3 or cnn")->capture_default_str();
@@ -72,10 +99,30 @@ void add_bench(CLI::App& app) {
   step->add_option("--repeats", options->repeats, "Timed steps per side; the median counts")
       ->capture_default_str();
   step->add_flag("--json", *json, "Print JSON");
-  step->callback([options, json] {
-    const StepResult result = benchmarks::run_step(*options);
-    *json ? print_json(*options, result) : print_table(*options, result);
+  step->callback([options, json] { print(*json, *options, benchmarks::run_step(*options)); });
+}
+
+void add_train_steps(CLI::App& bench) {
+  CLI::App* train = bench.add_subcommand("train", "Whole training steps; takes the flags of gluon train");
+  auto config = std::make_shared<lab::TrainConfig>();
+  auto repeats = std::make_shared<int64_t>(20);
+  auto json = std::make_shared<bool>(false);
+  add_train_options(*train, *config);
+  train->add_option("--repeats", *repeats, "Timed steps; the medians count")->capture_default_str();
+  train->add_flag("--json", *json, "Print JSON");
+  train->callback(
+      [config, repeats, json] { print(*json, *config, benchmarks::run_train(*config, *repeats)); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Time ours beside a reference in the same run");
+  bench->callback([bench] {
+    if (bench->get_subcommands().empty()) throw InputError("bench: name what to measure: step or train");
   });
+  add_step(*bench);
+  add_train_steps(*bench);
 }
 
 }  // namespace gluon::cli

@@ -18,6 +18,7 @@
 
 #include "gluon/checkpoint/safetensors.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon {
 namespace {
@@ -27,14 +28,6 @@ using Names = std::set<std::string>;
 
 class CheckpointFolder : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "gluon-checkpoint-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    parent_ = name;
-    folder_ = parent_ / "run" / "checkpoint";
-  }
-  void TearDown() override { fs::remove_all(parent_); }
-
   Names names() const {
     Names found;
     for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path().filename().string());
@@ -46,8 +39,9 @@ class CheckpointFolder : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  fs::path parent_;
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  fs::path parent_ = temporary_.path();
+  fs::path folder_ = parent_ / "run" / "checkpoint";
 };
 
 // Every tensor and text tells the step, so that a mixture would show.

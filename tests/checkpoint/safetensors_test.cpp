@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon {
 namespace {
@@ -21,14 +22,6 @@ namespace fs = std::filesystem;
 
 class Safetensors : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "gluon-safetensors-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = folder_ / "file.safetensors";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string bytes() const {
     std::ifstream in(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -52,8 +45,9 @@ class Safetensors : public ::testing::Test {
     return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
   }
 
-  fs::path folder_;
-  fs::path path_;
+  TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
+  fs::path path_ = folder_ / "file.safetensors";
 };
 
 TensorFile small_file() {

@@ -8,7 +8,8 @@
 
 #include "tests/expect_error.h"
 #include "tests/lab/data/packed.h"
-#include "tests/lab/data/temporary_folder.h"
+#include "tests/lab/data/shared_data.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon::lab {
 namespace {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "tests/expect_error.h"
-#include "tests/lab/data/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon::lab {
 namespace {

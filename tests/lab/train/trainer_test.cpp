@@ -9,7 +9,7 @@
 #include "lab/models/zoo.h"
 #include "lab/train/experiment.h"
 #include "tests/expect_error.h"
-#include "tests/lab/data/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon::lab {
 namespace {

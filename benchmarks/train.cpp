@@ -1,0 +1,39 @@
+#include "benchmarks/train.h"
+
+#include <ATen/Parallel.h>
+#include <sys/resource.h>
+
+#include <vector>
+
+#include "benchmarks/median.h"
+#include "gluon/check.h"
+#include "lab/train/experiment.h"
+
+namespace gluon::benchmarks {
+
+TrainResult run_train(const lab::TrainConfig& config, int64_t repeats) {
+  GLUON_CHECK(repeats >= 1, "bench train: repeats must be >= 1, got ", repeats);
+  const lab::Experiment experiment = lab::make_experiment(config);
+  lab::Trainer trainer(config, experiment.model, experiment.dataset);
+  for (int warmup = 0; warmup < 2; ++warmup) trainer.step();
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<double> optimizer;
+  std::vector<double> total;
+  for (int64_t repeat = 0; repeat < repeats; ++repeat) {
+    trainer.step();
+    const lab::StepTiming& timing = trainer.last_timing();
+    forward.push_back(timing.forward);
+    backward.push_back(timing.backward);
+    optimizer.push_back(timing.optimizer);
+    total.push_back(timing.total());
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return {static_cast<double>(trainer.tokens_per_step()) / median(total),
+          {median(forward), median(backward), median(optimizer)},
+          static_cast<double>(usage.ru_maxrss) / 1024,
+          at::get_num_threads()};
+}
+
+}  // namespace gluon::benchmarks

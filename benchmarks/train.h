@@ -1,0 +1,22 @@
+// Benchmark of whole training steps: where the time of a step goes, tokens a second, peak memory.
+
+#pragma once
+
+#include <cstdint>
+
+#include "lab/train/config.h"
+#include "lab/train/trainer.h"
+
+namespace gluon::benchmarks {
+
+struct TrainResult {
+  double tokens_per_second = 0;
+  lab::StepTiming step;  // medians, seconds
+  double peak_megabytes = 0;
+  int threads = 0;
+};
+
+/// Two steps to warm up, then the medians over `repeats` steps of `config`. Throws InputError as gluon train does.
+TrainResult run_train(const lab::TrainConfig& config, int64_t repeats);
+
+}  // namespace gluon::benchmarks
