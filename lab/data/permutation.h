@@ -1,6 +1,7 @@
 // A keyed permutation of 0..count-1 computed entry by entry: shuffling without a shuffled list.
 //
-// A four-round Feistel network on the next even number of bits, walked until the value falls below `count`.
+// A rotation by a keyed amount, then a four-round Feistel network on the next even number of bits, walked until the
+// value falls below `count`. On few bits the network alone is biased; the rotation makes every image equally likely.
 
 #pragma once
 

@@ -56,7 +56,7 @@ class Trainer {
   TrainSummary run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop);
 
   /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint
-  /// belongs to another model or geometry.
+  /// was made with another model, size, preset, batch or seed. Radii and schedule may differ: they are the config's.
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 
