@@ -20,6 +20,7 @@ void add_eval(CLI::App& app) {
     lab::Experiment experiment = lab::make_experiment(config);
     if (!data->empty()) {
       config.data = *data;
+      config.vocabulary = experiment.vocabulary;
       experiment.dataset = lab::make_dataset(config);
     }
     lab::Trainer trainer(config, experiment.model, experiment.dataset);

@@ -63,10 +63,15 @@ void train(CLI::App& command, TrainCommand& options) {
     const LoadedCheckpoint loaded = load_checkpoint(path / "checkpoint");
     warning = loaded.warning;
     trainer.resume(loaded.checkpoint);
+    const auto data = loaded.checkpoint.text.find("data");
+    if (data != loaded.checkpoint.text.end() && data->second != experiment.dataset->describe()) {
+      warning += join(warning.empty() ? "" : "; ", "the run so far learned other data: ", data->second);
+    }
   }
   const std::string resolved = command.config_to_str(/*default_also=*/true, /*write_description=*/false);
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
+  if (options.resume) directory.set_config(resolved);
   if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
   std::cout << resolved << "\ndata: " << experiment.dataset->describe() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;

@@ -14,6 +14,8 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--width", config.width, "Width (0: the model's own)")->group("Model");
   option("--heads", config.heads, "Attention heads (0: the model's own)")->group("Model");
   option("--seq", config.seq, "Context in tokens (0: the model's own)")->group("Model");
+  option("--vocabulary", config.vocabulary, "Tokens the model knows (0: its own; nanogpt-tiny: the data's)")
+      ->group("Model");
   option("--data", config.data, "Token shards, text, or the folder of CIFAR-10 (empty: our own sources)")
       ->group("Data");
   option("--vocab", config.vocab, "Folder with encoder.json and vocab.bpe for text (empty: bytes)")

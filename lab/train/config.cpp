@@ -15,6 +15,7 @@ void TrainConfig::validate() const {
   GLUON_CHECK(batch >= 1, "--batch must be >= 1, got ", batch);
   GLUON_CHECK(accumulate >= 1, "--accumulate must be >= 1, got ", accumulate);
   GLUON_CHECK(seq >= 0, "--seq must be >= 1, or 0 for the model's own, got ", seq);
+  GLUON_CHECK(vocabulary >= 0, "--vocabulary must be >= 1, or 0 for the model's own, got ", vocabulary);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);
   GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);

@@ -15,10 +15,11 @@ namespace gluon::lab {
 struct TrainConfig {
   // what learns
   std::string model = "nanogpt-tiny";
-  int64_t layers = 0;  // 0: the model's own; the same for width, heads and seq
+  int64_t layers = 0;  // 0: the model's own; the same below
   int64_t width = 0;
   int64_t heads = 0;
-  int64_t seq = 0;  // context length in tokens
+  int64_t seq = 0;         // context length in tokens
+  int64_t vocabulary = 0;  // tokens the model knows; nanogpt-tiny's own is the data's
 
   // from what
   std::string data;          // file, glob or directory; empty: the project's own sources

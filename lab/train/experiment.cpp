@@ -40,10 +40,13 @@ std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
   const Tokenizer* encoder = tokenizer ? &*tokenizer : nullptr;
-  return std::make_shared<TokenDataset>(
+  const auto tokens = std::make_shared<TokenDataset>(
       config.data.empty() ? TokenDataset::from_text(std::string(default_text()), "the project's own sources",
                                                     options, encoder)
                           : TokenDataset::from_files(config.data, options, encoder));
+  GLUON_CHECK(config.vocabulary == 0 || tokens->classes() <= config.vocabulary, "data '", config.data,
+              "' needs a vocabulary of ", tokens->classes(), ", the model has ", config.vocabulary);
+  return tokens;
 }
 
 }  // namespace
@@ -58,17 +61,20 @@ Experiment make_experiment(const TrainConfig& config) {
     const auto images = make_cifar(config);
     const auto model = std::dynamic_pointer_cast<CifarCnn>(make_model(config.model, {}, config.seed));
     model->set_whitening(images->train_images(std::min(kWhiteningImages, images->train_examples())));
-    return {model, images};
+    return {model, images, 0};
   }
-  const auto tokens = make_tokens(config);
-  // A model's own vocabulary may be larger than the data's (padding), never smaller.
-  const int64_t own = nanogpt_options(config.model).vocabulary;
-  const ModelOverrides overrides{.vocabulary = std::max(own, tokens->classes()),
+  TrainConfig resolved = config;
+  if (config.vocabulary == 0 && config.model != "nanogpt-tiny") {
+    resolved.vocabulary = nanogpt_options(config.model).vocabulary;
+  }
+  const auto tokens = make_tokens(resolved);
+  if (resolved.vocabulary == 0) resolved.vocabulary = tokens->classes();
+  const ModelOverrides overrides{.vocabulary = resolved.vocabulary,
                                  .context = given(config.seq),
                                  .layers = given(config.layers),
                                  .width = given(config.width),
                                  .heads = given(config.heads)};
-  return {make_model(config.model, overrides, config.seed), tokens};
+  return {make_model(config.model, overrides, config.seed), tokens, resolved.vocabulary};
 }
 
 }  // namespace gluon::lab

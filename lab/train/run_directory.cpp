@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "gluon/check.h"
+#include "gluon/checkpoint/safetensors.h"
 #include "gluon/spec.h"
 
 namespace gluon::lab {
@@ -16,13 +17,6 @@ std::string read_text(const fs::path& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  GLUON_CHECK(file, "run: cannot write ", path.string());
 }
 
 std::string header(const LogRow& row) {
@@ -39,13 +33,18 @@ RunDirectory RunDirectory::create(const fs::path& path, const std::string& confi
   std::error_code error;
   fs::create_directories(path, error);
   GLUON_CHECK(!error, "run: cannot make ", path.string(), ": ", error.message());
-  write_text(path / "config.toml", config);
-  return RunDirectory(path);
+  RunDirectory directory(path);
+  directory.set_config(config);
+  return directory;
 }
 
 RunDirectory RunDirectory::open(const fs::path& path) {
   GLUON_CHECK(fs::exists(path / "config.toml"), "run: ", path.string(), " holds no run (no config.toml)");
   return RunDirectory(path);
+}
+
+void RunDirectory::set_config(const std::string& config) {
+  write_text_atomically(path_ / "config.toml", config);
 }
 
 std::string RunDirectory::config() const { return read_text(path_ / "config.toml"); }
@@ -81,9 +80,7 @@ double RunDirectory::rewind(int64_t step) {
     seconds = parse_number(cells[4], log.string());
     kept += line + "\n";
   }
-  const fs::path temporary = path_ / "log.csv.new";
-  write_text(temporary, kept);
-  fs::rename(temporary, log);
+  write_text_atomically(log, kept);
   return seconds;
 }
 

@@ -34,6 +34,9 @@ class RunDirectory {
   /// Opens an existing run. Throws InputError when there is none.
   static RunDirectory open(const std::filesystem::path& path);
 
+  /// Replaces config.toml, for a run that goes on with other steps or another schedule.
+  void set_config(const std::string& config);
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }
 

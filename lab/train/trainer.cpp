@@ -3,7 +3,9 @@
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <chrono>
+#include <sstream>
 
 #include "gluon/check.h"
 
@@ -37,6 +39,22 @@ std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& model) 
   for (const auto& entry : model.named_parameters()) tensors[entry.key()] = entry.value();
   for (const auto& entry : model.named_buffers()) tensors[entry.key()] = entry.value();
   return tensors;
+}
+
+// The first line in which two texts differ, with single spaces.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream left(a);
+  std::istringstream right(b);
+  std::string left_line;
+  std::string right_line;
+  do {
+    if (!std::getline(left, left_line)) left_line.clear();
+    if (!std::getline(right, right_line)) right_line.clear();
+  } while (left_line == right_line && (left || right));
+  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
+  left_line.erase(std::unique(left_line.begin(), left_line.end(), is_gap), left_line.end());
+  right_line.erase(std::unique(right_line.begin(), right_line.end(), is_gap), right_line.end());
+  return {left_line, right_line};
 }
 
 // Seconds left, from the mean over the steps taken since this process began.
@@ -115,6 +133,12 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   TrainSummary summary;
   std::optional<double> val;
   int64_t saved = start;
+  const auto save = [&] {
+    Checkpoint now = checkpoint();
+    now.text["config"] = directory.config();
+    save_checkpoint(directory.checkpoints(), now);
+    saved = steps_taken();
+  };
   while (steps_taken() < config_.steps && !stop) {
     Stopwatch watch;
     summary.loss = step();
@@ -127,12 +151,9 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
     directory.append(log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds));
     progress.show({taken, config_.steps, summary.loss, val, speed, timing_.optimizer / timing_.total(),
                    estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
-    if (taken % config_.save_every == 0 || taken == config_.steps) {
-      save_checkpoint(directory.checkpoints(), checkpoint());
-      saved = taken;
-    }
+    if (taken % config_.save_every == 0 || taken == config_.steps) save();
   }
-  if (saved != steps_taken()) save_checkpoint(directory.checkpoints(), checkpoint());
+  if (saved != steps_taken()) save();
   progress.finish();
   summary.steps = steps_taken();
   summary.seconds = before + seconds;
@@ -146,15 +167,19 @@ Checkpoint Trainer::checkpoint() const {
   checkpoint.step = steps_taken();
   checkpoint.model = named_tensors(*model_);
   checkpoint.optimizer = optimizer_.state();
-  checkpoint.text["identity"] = identity();
+  checkpoint.text = identity();
+  checkpoint.text["data"] = dataset_->describe();
   return checkpoint;
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.text.find("identity");
-  GLUON_CHECK(found != checkpoint.text.end() && found->second == identity(),
-              "resume: the checkpoint belongs to another run: it has ",
-              found == checkpoint.text.end() ? "no identity" : found->second, ", this run ", identity());
+  for (const auto& [part, here] : identity()) {
+    const auto found = checkpoint.text.find(part);
+    GLUON_CHECK(found != checkpoint.text.end(), "resume: the checkpoint does not say its ", part);
+    const auto [there_line, here_line] = first_difference(found->second, here);
+    GLUON_CHECK(found->second == here, "resume: the checkpoint belongs to another run: its ", part, " is '",
+                there_line, "', here it is '", here_line, "'");
+  }
   optimizer_.load_state(checkpoint.optimizer);
   const torch::NoGradGuard no_grad;
   restore_tensors(checkpoint.model, named_tensors(*model_));
@@ -178,11 +203,14 @@ double Trainer::label_smoothing() const {
   return config_.model == "cifar-cnn" ? 0.2 : 0;
 }
 
-std::string Trainer::identity() const {
-  int64_t parameters = 0;
-  for (const Layer& layer : optimizer_.layers()) parameters += layer.parameter.numel();
-  return join("model ", config_.model, " with ", parameters, " parameters, preset ", config_.preset,
-              ", batch ", config_.batch, " x ", batches_per_step(), ", seed ", config_.seed);
+std::map<std::string, std::string> Trainer::identity() const {
+  const OptimizerOptions& options = optimizer_.options();
+  return {{"model", config_.model},
+          {"geometry", optimizer_.routing_report()},
+          {"momentum", options.momentum.value_or(config_.geometry().momentum()).name()},
+          {"orthogonalizer", options.orthogonalizer},
+          {"batch", join(config_.batch, " x ", batches_per_step())},
+          {"seed", std::to_string(config_.seed)}};
 }
 
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {

@@ -56,7 +56,8 @@ class Trainer {
   TrainSummary run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop);
 
   /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint
-  /// was made with another model, size, preset, batch or seed. Radii and schedule may differ: they are the config's.
+  /// was made with another model, geometry (norms and radii), momentum, batch or seed. Steps, schedule and data may
+  /// differ: they are the config's.
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 
@@ -69,7 +70,7 @@ class Trainer {
   Batch on_device(Batch batch) const;
   int64_t batches_per_step() const;
   double label_smoothing() const;
-  std::string identity() const;  // what must agree between a checkpoint and this run
+  std::map<std::string, std::string> identity() const;  // what must agree between a checkpoint and this run
   LogRow log_row(double loss, std::optional<double> val, double seconds) const;
 
   TrainConfig config_;

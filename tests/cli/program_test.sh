@@ -57,10 +57,56 @@ printf 'steps=4\nlayers=1\nwidth=32\nheads=2\nseq=32\nbatch=4\n' >"$work/good.to
 expect 0 "finished after 3 steps" train --config "$work/good.toml" --steps 3 --out "$work/run"
 expect 2 "holds a run already; resume it with --resume" train "${small[@]}" --out "$work/run"
 expect 0 "finished after 3 steps" train --resume --out "$work/run"
-expect 2 "belongs to another run" train --resume --out "$work/run" --preset muon
+expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --preset muon
+expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --width 64
+expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --radius hidden=0.1
+expect 0 "finished after 4 steps" train --resume --out "$work/run" --steps 4
+grep -q '^steps=4$' "$work/run/config.toml" || { echo "FAILED: config.toml keeps the old steps"; failed=$((failed + 1)); }
 expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
+
+# Foreign and damaged data.
+: >"$work/empty.txt"
+expect 2 "is empty" train --data "$work/empty.txt" "${small[@]}"
+printf 'short' >"$work/short.txt"
+expect 2 "is too short" train --data "$work/short.txt" "${small[@]}"
+printf 'not a shard at all' >"$work/foreign.bin"
+expect 2 "foreign.bin" train --data "$work/foreign.bin" "${small[@]}"
+# shard FILE COUNT: a shard whose header promises COUNT tokens, followed by 300 tokens 60000 (bytes 0x60 0xea).
+shard() {
+  { printf '\x88\xd8\x34\x01\x01\x00\x00\x00'; printf "\\x$(printf %02x $(($2 % 256)))\\x$(printf %02x $(($2 / 256)))\x00\x00"
+    head -c 1012 /dev/zero; for _ in $(seq 300); do printf '\x60\xea'; done; } >"$1"
+}
+shard "$work/whole.bin" 300
+shard "$work/truncated.bin" 400
+expect 0 "300 tokens" data inspect "$work/whole.bin"
+expect 2 "truncated.bin" train --data "$work/truncated.bin" "${small[@]}"
+expect 2 "needs a vocabulary of 60001, the model has 50304" train --model nanogpt-124m --data "$work/whole.bin" --seq 32
+expect 2 "needs a vocabulary of 60001, the model has 256" eval "$work/run" --data "$work/whole.bin"
+
+# A full disk while saving, here a limit on the size of files: the old checkpoint survives, and the run goes on.
+expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/full"
+before=$(cat "$work/full/checkpoint/latest")
+expect_full() {
+  local output status
+  output=$(trap '' XFSZ; ulimit -f 16; "$program" train --resume --out "$work/full" --steps 8 2>&1)
+  status=$?
+  if [ "$status" -eq 2 ] && [[ "$output" == *"cannot write"* ]] && [ "$(cat "$work/full/checkpoint/latest")" = "$before" ] &&
+    "$program" eval "$work/full" >/dev/null; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: full disk: exit %s\n%s\n' "$status" "$output"
+  fi
+}
+expect_full
+expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
+
+# A newer and a damaged checkpoint.
+cp -r "$work/full" "$work/newer"
+for file in "$work"/newer/checkpoint/*.safetensors; do sed -i 's/"gluon.version":"1"/"gluon.version":"9"/' "$file"; done
+expect 2 "checkpoint" train --resume --out "$work/newer" --steps 9
 printf 'x' >"$work/run/checkpoint/latest"
 for file in "$work"/run/checkpoint/*.safetensors; do printf 'garbage' >"$file"; done
 expect 2 "checkpoint" eval "$work/run"

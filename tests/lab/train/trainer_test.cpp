@@ -111,7 +111,36 @@ TEST(Trainer, ACheckpointOfAnotherRunIsRefused) {
   Trainer other = make_trainer(wider);
   EXPECT_INPUT_ERROR(other.resume(checkpoint), "the checkpoint belongs to another run");
   Trainer adamw = make_trainer(small_config("adamw"));
-  EXPECT_INPUT_ERROR(adamw.resume(checkpoint), "preset unscion");
+  EXPECT_INPUT_ERROR(adamw.resume(checkpoint), "its geometry is");
+  TrainConfig radii = small_config();
+  radii.radius = "hidden=0.1";
+  Trainer farther = make_trainer(radii);
+  EXPECT_INPUT_ERROR(farther.resume(checkpoint), "its geometry is 'hidden scaled(sqrt(n/m),spectral) 0.018");
+  TrainConfig momentum = small_config();
+  momentum.momentum = "ema(0.5)";
+  Trainer heavier = make_trainer(momentum);
+  EXPECT_INPUT_ERROR(heavier.resume(checkpoint), "its momentum is 'ema(0.9)', here it is 'ema(0.5)'");
+  Checkpoint silent = checkpoint;
+  silent.text.erase("seed");
+  EXPECT_INPUT_ERROR(trainer.resume(silent), "does not say its seed");
+}
+
+TEST(Trainer, TheCheckpointHoldsConfigAndData) {
+  const TemporaryFolder folder;
+  Trainer trainer = make_trainer(small_config());
+  RunDirectory directory = RunDirectory::create(folder.path() / "run", "steps=12\n");
+  std::ostringstream out;
+  Progress progress(out, false);
+  trainer.run(directory, progress, std::atomic<bool>{false});
+  const Checkpoint checkpoint = load_checkpoint(directory.checkpoints()).checkpoint;
+  EXPECT_EQ(checkpoint.text.at("config"), "steps=12\n");
+  EXPECT_NE(checkpoint.text.at("data").find("the project's own sources"), std::string::npos);
+}
+
+TEST(Trainer, DataBeyondTheVocabularyIsRefused) {
+  TrainConfig config = small_config();
+  config.vocabulary = 100;
+  EXPECT_INPUT_ERROR(make_experiment(config), "needs a vocabulary of 256, the model has 100");
 }
 
 TEST(Trainer, FullBatchNeedsABatchThatDivides) {
