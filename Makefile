@@ -3,10 +3,10 @@ PRESET ?= cpu
 BUILD_DIR = $(if $(filter cpu cuda,$(PRESET)),build,build-$(patsubst cpu-%,%,$(PRESET)))
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build demo test bench format clean
+.PHONY: help setup build demo test bench bench-eager format clean
 
 help:
-	@echo "make build | demo | test | bench | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
+	@echo "make build | demo | test | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
 
 setup:
 	@scripts/setup.sh
@@ -28,6 +28,11 @@ test: build
 
 bench: build
 	@$(BUILD_DIR)/gluon bench step --model gpt124m --device cpu
+
+# Whole training steps beside PyTorch eager. Debian's python3 by its path: another one would not have its torch.
+bench-eager: build
+	@scripts/setup.sh python3-torch python3-numpy
+	@/usr/bin/python3 benchmarks/eager_train.py
 
 format:
 	@scripts/setup.sh clang-format

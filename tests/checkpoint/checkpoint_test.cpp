@@ -3,6 +3,7 @@
 #include "gluon/checkpoint/checkpoint.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -289,6 +290,7 @@ TEST_F(CheckpointFolder, AWriterKilledAtAnyMomentLeavesACheckpoint) {
     const pid_t writer = fork();
     ASSERT_GE(writer, 0);
     if (writer == 0) {
+      at::set_num_threads(1);  // the threads of the parent are not here
       try {
         for (int64_t next = step + 1;; ++next) save_checkpoint(folder_, checkpoint_at(next, kEntries));
       } catch (...) {

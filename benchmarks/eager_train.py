@@ -1,0 +1,310 @@
+#!/usr/bin/python3
+"""Training speed of `gluon bench train` beside the same model in PyTorch eager, measured in the same run.
+
+    benchmarks/eager_train.py [--threads N] [--rounds R] [--json]       after make build; `make bench-eager` does both
+
+The reference is written as people write it for PyTorch 1.13: modules, rotary tables, a masked softmax, F.cross_entropy,
+and an optimizer that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or
+torch.optim.AdamW with clipped gradients. Both sides have the same sizes, text, batch and threads, each run is a process
+of its own, sides take turns, and the medians count. Before that, the reference loads the weights of a short run of
+ours and must give our validation loss: both compute the same function.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TEXT = ROOT / "README.md"  # always there; which text it is does not change the time
+VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, BATCH = 256, 128, 4, 128, 4, 16  # nanogpt-tiny
+PRESETS = {"unscion": "unconstrained Scion", "adamw": "torch.optim.AdamW"}
+PARTS = ["forward", "backward", "optimizer"]
+WARMUP_STEPS = 2  # as gluon bench train
+
+
+# ---- the model ------------------------------------------------------------------------------------------------------
+
+
+def rms_norm(x):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + torch.finfo(x.dtype).eps)
+
+
+def apply_rotary(x, cos, sin):
+    half = x.shape[-1] // 2
+    x1, x2 = x[..., :half], x[..., half:]
+    return torch.cat([x1 * cos + x2 * sin, x2 * cos - x1 * sin], -1)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c_q = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.c_k = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.c_v = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.c_proj = nn.Linear(WIDTH, WIDTH, bias=False)
+        dimension = WIDTH // HEADS
+        frequencies = 10000.0 ** (-torch.arange(0, dimension, 2).float() / dimension)
+        angles = torch.outer(torch.arange(CONTEXT).float(), frequencies)
+        self.register_buffer("cos", angles.cos()[:, None, :], persistent=False)
+        self.register_buffer("sin", angles.sin()[:, None, :], persistent=False)
+        self.register_buffer("later", torch.ones(CONTEXT, CONTEXT).triu(1).bool(), persistent=False)
+
+    def forward(self, x):
+        b, t, _ = x.shape
+        q = self.c_q(x).view(b, t, HEADS, -1)
+        k = self.c_k(x).view(b, t, HEADS, -1)
+        v = self.c_v(x).view(b, t, HEADS, -1)
+        q = apply_rotary(rms_norm(q), self.cos[:t], self.sin[:t]).transpose(1, 2)
+        k = apply_rotary(rms_norm(k), self.cos[:t], self.sin[:t]).transpose(1, 2)
+        scores = (q @ k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(self.later[:t, :t], -math.inf)
+        y = F.softmax(scores, dim=-1) @ v.transpose(1, 2)
+        return self.c_proj(y.transpose(1, 2).reshape(b, t, WIDTH))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c_fc = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+        self.c_proj = nn.Linear(4 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        return self.c_proj(2 * F.relu(self.c_fc(x)).square())
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn = Attention()
+        self.mlp = Mlp()
+
+    def forward(self, x):
+        x = x + self.attn(rms_norm(x))
+        return x + self.mlp(rms_norm(x))
+
+
+class NanoGpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.transformer = nn.ModuleDict({
+            "wte": nn.Embedding(VOCABULARY, WIDTH),
+            "h": nn.ModuleList(Block() for _ in range(LAYERS)),
+        })
+        self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+        self.transformer.wte.weight = self.lm_head.weight
+        for block in self.transformer.h:
+            nn.init.zeros_(block.attn.c_proj.weight)
+            nn.init.zeros_(block.mlp.c_proj.weight)
+
+    def forward(self, tokens, targets):
+        x = self.transformer.wte(tokens)
+        for block in self.transformer.h:
+            x = block(x)
+        logits = self.lm_head(rms_norm(x))
+        return F.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
+
+
+# ---- the optimizer --------------------------------------------------------------------------------------------------
+
+POLAR_EXPRESS = [(8.07139352, -22.52856987, 16.1923694), (3.87072455, -2.81449864, 0.52698893),
+                 (3.15823596, -2.32160215, 0.47490261), (2.20002818, -1.57705964, 0.40893738)]
+
+
+def orthogonalize(g):
+    x = g / (g.norm() * 1.01 + 1e-7)
+    tall = x.shape[0] > x.shape[1]
+    if tall:
+        x = x.T
+    for a, b, c in POLAR_EXPRESS:
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Unscion(torch.optim.Optimizer):
+    def __init__(self, hidden, embedding, momentum=0.9):
+        groups = [dict(params=hidden, radius=0.018, norm="spectral"),
+                  dict(params=embedding, radius=1.08, norm="sign")]
+        super().__init__(groups, dict(momentum=momentum))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                state = self.state[parameter]
+                if "momentum" not in state:
+                    state["momentum"] = torch.zeros_like(parameter)
+                state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
+                rows, columns = parameter.shape
+                if group["norm"] == "spectral":
+                    direction = orthogonalize(state["momentum"]) * math.sqrt(rows / columns)
+                else:
+                    direction = state["momentum"].sign() / columns
+                parameter.add_(direction, alpha=-group["radius"])
+
+
+# ---- one run of each side -------------------------------------------------------------------------------------------
+
+
+def windows(text, first, count):
+    rows = np.stack([text[i * CONTEXT:(i + 1) * CONTEXT + 1] for i in range(first, first + count)])
+    rows = torch.from_numpy(rows)
+    return rows[:, :-1], rows[:, 1:].contiguous()
+
+
+def read_text():
+    return np.frombuffer(TEXT.read_bytes(), dtype=np.uint8).astype(np.int64)
+
+
+def time_reference(preset, threads, steps):
+    """Medians as gluon bench train takes them: seconds of each part, and tokens/s from the whole step."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    model, text = NanoGpt(), read_text()
+    if preset == "adamw":
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    else:
+        optimizer = Unscion(list(model.transformer.h.parameters()), [model.lm_head.weight])
+    times = {part: [] for part in PARTS}
+    for step in range(WARMUP_STEPS + steps):
+        clock = [time.perf_counter()]
+        loss = model(*windows(text, step * BATCH % (len(text) // CONTEXT - BATCH), BATCH))
+        loss.item()  # our trainer reads it too
+        clock.append(time.perf_counter())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        clock.append(time.perf_counter())
+        if preset == "adamw":
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        clock.append(time.perf_counter())
+        if step >= WARMUP_STEPS:
+            for part, begin, end in zip(PARTS, clock, clock[1:]):
+                times[part].append(end - begin)
+    total = [sum(step) for step in zip(*times.values())]
+    result = {part + "_ms": 1e3 * statistics.median(values) for part, values in times.items()}
+    return {"tokens_per_second": BATCH * CONTEXT / statistics.median(total), "threads": threads, **result}
+
+
+def run(command, threads):
+    """The output of a process, with both sides' thread pools at the same size."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run([str(part) for part in command], env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"eager_train: '{' '.join(str(part) for part in command)}' failed")
+    return done.stdout
+
+
+def model_flags():
+    sizes = {"layers": LAYERS, "width": WIDTH, "heads": HEADS, "seq": CONTEXT, "batch": BATCH}
+    flags = ["--model", "nanogpt-tiny", "--device", "cpu", "--data", TEXT]
+    return flags + [part for key, value in sizes.items() for part in ("--" + key, value)]
+
+
+def measure(side, preset, options):
+    if side == "ours":
+        command = [options.program, "--threads", options.threads, "bench", "train", *model_flags(), "--preset", preset,
+                   "--repeats", options.steps, "--json"]
+    else:
+        command = [sys.executable, __file__, "--side", preset, "--threads", options.threads, "--steps", options.steps]
+    return json.loads(run(command, options.threads))
+
+
+# ---- the same function ----------------------------------------------------------------------------------------------
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    body = memoryview(bytearray(data[8 + length:]))
+    tensors = {}
+    for name, entry in header.items():
+        if name.startswith("model/") and entry["dtype"] == "F32":
+            begin, end = entry["data_offsets"]
+            tensors[name[len("model/"):]] = torch.frombuffer(body[begin:end], dtype=torch.float32).view(entry["shape"])
+    return tensors
+
+
+def compare_functions(options):
+    """Validation losses of ours and of the reference with the weights of a short run of ours."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "run"
+        run([options.program, "--threads", options.threads, "train", *model_flags(), "--steps", 10, "--out", out],
+            options.threads)
+        header, *rows = (line.split(",") for line in (out / "log.csv").read_text().split())
+        ours = float(rows[-1][header.index("val")])
+        (checkpoint,) = (out / "checkpoint").glob("*.safetensors")
+        weights = read_safetensors(checkpoint)
+    model, text = NanoGpt(), read_text()
+    weights["lm_head.weight"] = weights["transformer.wte.weight"]
+    model.load_state_dict(weights)
+    count = (len(text) - 1) // CONTEXT  # the last tenth is for validation
+    held_out = count // 10
+    with torch.no_grad():
+        reference = model(*windows(text, count - held_out, held_out)).item()
+    if not abs(ours - reference) < 1e-4:
+        sys.exit(f"eager_train: the sides differ: validation loss {ours} of ours, {reference} of the reference")
+    return ours, reference
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Training speed of ours beside PyTorch eager")
+    parser.add_argument("--program", default=ROOT / "build" / "gluon", type=pathlib.Path)
+    parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int)
+    parser.add_argument("--rounds", default=5, type=int, help="runs of each side, in turns; the medians count")
+    parser.add_argument("--steps", default=20, type=int, help="timed steps of a run")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--side", choices=list(PRESETS), help=argparse.SUPPRESS)  # one run of the reference
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(time_reference(options.side, options.threads, options.steps)))
+        return
+    if not options.program.exists():
+        sys.exit(f"eager_train: no program {options.program}; make build")
+
+    losses = compare_functions(options)
+    results = []
+    for preset, how in PRESETS.items():
+        runs = {"ours": [], "reference": []}
+        for _ in range(options.rounds):
+            for side in runs:
+                runs[side].append(measure(side, preset, options))
+        median = {side: {key: statistics.median(one[key] for one in done)
+                         for key in ["tokens_per_second"] + [part + "_ms" for part in PARTS]}
+                  for side, done in runs.items()}
+        ratio = median["ours"]["tokens_per_second"] / median["reference"]["tokens_per_second"]
+        results.append({"preset": preset, "reference_optimizer": how, **median, "ratio": ratio})
+
+    how = {"benchmark": "eager_train", "model": "nanogpt-tiny", "torch": torch.__version__, "threads": options.threads,
+           "batch": BATCH, "context": CONTEXT, "rounds": options.rounds, "steps": options.steps,
+           "validation_loss": dict(zip(["ours", "reference"], losses))}
+    if options.json:
+        print(json.dumps({**how, "presets": results}, indent=2))
+        return
+    print(f"training steps, nanogpt-tiny, batch {BATCH} x {CONTEXT}, {options.threads} threads, PyTorch "
+          f"{torch.__version__} eager; medians of {options.rounds} runs of {options.steps} steps, in turns\n"
+          f"same weights, validation loss: ours {losses[0]:.6f}, reference {losses[1]:.6f}\n")
+    print(f"{'preset':<10}{'side':<12}{'tokens/s':>10}{'forward':>10}{'backward':>10}{'optimizer':>11}  ms")
+    for result in results:
+        for side in ["ours", "reference"]:
+            row = result[side]
+            print(f"{result['preset']:<10}{side:<12}{row['tokens_per_second']:>10.0f}{row['forward_ms']:>10.1f}"
+                  f"{row['backward_ms']:>10.1f}{row['optimizer_ms']:>11.2f}")
+        print(f"{'':<10}ratio ours/reference {result['ratio']:.2f}\n")
+
+
+if __name__ == "__main__":
+    main()
