@@ -9,7 +9,11 @@ namespace gluon::cli {
 void add_bench(CLI::App& app);
 void add_data(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_fit(CLI::App& app);
 void add_sample(CLI::App& app);
+void add_theory(CLI::App& app);
+void add_sweep(CLI::App& app);
 void add_train(CLI::App& app);
+void add_tune(CLI::App& app);
 
 }  // namespace gluon::cli

@@ -35,9 +35,13 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, 4096));
   app.parse_complete_callback([&] { at::set_num_threads(threads); });
   gluon::cli::add_train(app);
+  gluon::cli::add_sweep(app);
+  gluon::cli::add_tune(app);
   gluon::cli::add_eval(app);
   gluon::cli::add_sample(app);
   gluon::cli::add_data(app);
+  gluon::cli::add_fit(app);
+  gluon::cli::add_theory(app);
   gluon::cli::add_bench(app);
   try {
     app.parse(argc, argv);

@@ -1,12 +1,11 @@
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "lab/train/experiment.h"
@@ -15,10 +14,6 @@
 
 namespace gluon::cli {
 namespace {
-
-std::atomic<bool> stop_requested{false};
-
-void request_stop(int) { stop_requested = true; }
 
 struct TrainCommand {
   lab::TrainConfig config;
@@ -40,6 +35,9 @@ void print_summary(const lab::TrainConfig& config, const lab::Experiment& experi
     std::cout << "  test accuracy     " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
   }
   std::cout << "  run directory     " << run.string() << '\n';
+  if (config.smoothness_every > 0) {
+    std::cout << "  smoothness        gluon fit " << run.string() << ", gluon tune " << run.string() << '\n';
+  }
   if (summary.interrupted)
     std::cout << "  go on with        gluon train --resume --out " << run.string() << '\n';
 }
@@ -68,7 +66,7 @@ void train(CLI::App& command, TrainCommand& options) {
       warning += join(warning.empty() ? "" : "; ", "the run so far learned other data: ", data->second);
     }
   }
-  const std::string resolved = command.config_to_str(/*default_also=*/true, /*write_description=*/false);
+  const std::string resolved = config_text(config);
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
   if (options.resume) directory.set_config(resolved);
@@ -76,10 +74,8 @@ void train(CLI::App& command, TrainCommand& options) {
   std::cout << resolved << "\ndata: " << experiment.dataset->describe() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;
 
-  std::signal(SIGINT, request_stop);
-  std::signal(SIGTERM, request_stop);
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
-  const lab::TrainSummary summary = trainer.run(directory, progress, stop_requested);
+  const lab::TrainSummary summary = trainer.run(directory, progress, stop_on_signal());
   if (options.sample > 0 && !summary.interrupted) {
     lab::TrainConfig finished = config;
     finished.out = path.string();

@@ -24,7 +24,9 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--test-images", config.test_images, "Only the first so many test images (0: all)")->group("Data");
   option("--batch", config.batch, "Examples per batch")->group("Data");
   option("--accumulate", config.accumulate, "Batches per step")->group("Data");
-  command.add_flag("--full-batch", config.full_batch, "One step = the whole training set")->group("Data");
+  command.add_flag("--full-batch", config.full_batch, "One step = the whole training set")
+      ->default_str(config.full_batch ? "true" : "false")
+      ->group("Data");
   option("--preset", config.preset,
          "unscion, scion, muon, sign_descent, normalized_descent, deterministic_gluon or adamw")
       ->group("Optimizer");
@@ -45,6 +47,16 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--device", config.device, "cpu or cuda")->group("Run");
   option("--eval-every", config.eval_every, "Steps between evaluations")->group("Run");
   option("--save-every", config.save_every, "Steps between checkpoints")->group("Run");
+  option("--smoothness-every", config.smoothness_every, "Steps between samples of smoothness (0: none)")
+      ->group("Smoothness");
+  option("--smoothness-mode", config.smoothness_mode,
+         "consecutive, full or same_batch (empty: full with --full-batch, else same_batch)")
+      ->group("Smoothness");
+  option("--smoothness-geometry", config.smoothness_geometry,
+         "Preset whose norms measure (empty: the run's own, unscion's for AdamW)")
+      ->group("Smoothness");
+  option("--smoothness-dual", config.smoothness_dual, "Dual of spectral norms: exact or an orthogonalizer")
+      ->group("Smoothness");
 }
 
 void read_config(CLI::App& command, const std::filesystem::path& path) {
@@ -62,6 +74,13 @@ void read_config(CLI::App& command, const std::filesystem::path& path) {
   } catch (const CLI::Error& error) {
     throw InputError(join("config ", path.string(), ": ", error.what()));
   }
+}
+
+std::string config_text(const lab::TrainConfig& config) {
+  lab::TrainConfig copy = config;
+  CLI::App options;
+  add_train_options(options, copy);
+  return options.config_to_str(/*default_also=*/true, /*write_description=*/false);
 }
 
 lab::TrainConfig config_of_run(const std::filesystem::path& run) {

@@ -17,6 +17,9 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config);
 /// name on a key that is no flag or a value that does not fit.
 void read_config(CLI::App& command, const std::filesystem::path& path);
 
+/// All keys and values of `config`, as a config file has them.
+std::string config_text(const lab::TrainConfig& config);
+
 /// The config of a run, from its config.toml.
 lab::TrainConfig config_of_run(const std::filesystem::path& run);
 

@@ -1,10 +1,11 @@
 // Gluon: layer-wise LMO optimizers. This header includes the stages in the order of the flow:
 //
-//   gradient -> momentum -> LMO direction -> radius -> update
+//   gradient -> momentum -> LMO direction -> radius -> update -> smoothness sample -> fit
 
 #pragma once
 
-// clang-format off: the order of the flow, not of the alphabet
+// The order of the flow, not of the alphabet:
+// clang-format off
 #include "gluon/check.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/geometry/layer.h"
@@ -18,4 +19,11 @@
 #include "gluon/update/optimizer.h"
 #include "gluon/update/presets.h"
 #include "gluon/update/torch_adapter.h"
+#include "gluon/smoothness/sample.h"
+#include "gluon/smoothness/trajectory.h"
+#include "gluon/smoothness/trajectory_csv.h"
+#include "gluon/fit/fit.h"
+#include "gluon/theory/deterministic.h"
+#include "gluon/theory/prior_rates.h"
+#include "gluon/theory/stochastic.h"
 #include "gluon/version.h"

@@ -13,6 +13,7 @@ void AdamWOptions::validate() const {
   GLUON_CHECK(beta1 >= 0 && beta1 < 1, "AdamW: beta1 must be in [0, 1), got ", beta1);
   GLUON_CHECK(beta2 >= 0 && beta2 < 1, "AdamW: beta2 must be in [0, 1), got ", beta2);
   GLUON_CHECK(std::isfinite(eps) && eps > 0, "AdamW: eps must be > 0, got ", eps);
+  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "AdamW: clip must be >= 0, got ", clip);
 }
 
 AdamW::AdamW(const AdamWOptions& options) : options_(options) { options_.validate(); }
@@ -25,11 +26,25 @@ void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_de
   entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone()});
 }
 
+at::Tensor AdamW::clip_factor() const {
+  if (options_.clip == 0) return {};
+  std::vector<at::Tensor> norms;
+  for (const Entry& entry : entries_) {
+    const at::Tensor& gradient = entry.layer.parameter.grad();
+    if (gradient.defined()) norms.push_back(gradient.to(entry.first.scalar_type()).norm());
+  }
+  if (norms.empty()) return {};
+  for (at::Tensor& norm : norms) norm = norm.to(norms.front().options());
+  return (options_.clip / (at::stack(norms).norm() + 1e-6)).clamp_max_(1);
+}
+
 void AdamW::step(double multiplier) {
+  const at::Tensor factor = clip_factor();
   for (Entry& entry : entries_) {
     at::Tensor parameter = entry.layer.parameter;
     if (!parameter.grad().defined()) continue;
-    const at::Tensor gradient = parameter.grad().to(entry.first.scalar_type());
+    at::Tensor gradient = parameter.grad().to(entry.first.scalar_type());
+    if (factor.defined()) gradient = gradient * factor.to(gradient.options());
     const auto j = static_cast<double>(++entry.steps);
     const double rate = entry.last_learning_rate = entry.learning_rate * multiplier;
     entry.first.lerp_(gradient, 1 - options_.beta1);

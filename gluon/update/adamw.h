@@ -22,8 +22,9 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
+  double clip = 0;  // largest norm of its layers' gradients together; longer ones are scaled down. 0: any
 
-  /// Throws InputError unless 0 <= beta < 1 and eps > 0.
+  /// Throws InputError unless 0 <= beta < 1, eps > 0 and clip >= 0.
   void validate() const;
 };
 
@@ -54,6 +55,8 @@ class AdamW {
   void load(const OptimizerState& state);
 
  private:
+  at::Tensor clip_factor() const;  // of this step; undefined when nothing is clipped
+
   AdamWOptions options_;
   std::vector<Entry> entries_;
 };

@@ -1,7 +1,9 @@
 // BatchStep: what one optimizer step knows about one batch of layers, filled top to bottom.
 //
 // A batch is the layers with the same matrix shape, norm, rule, dtype and device; c is its number of matrices.
-// Radius rules read what stands above `radius`; observers see all of it after the parameters have moved.
+// Radius rules read what stands above `radius`; observers see all of it after the parameters have moved. Layers left
+// to AdamW come as batches of their own, without norm and direction: their momentum is m, their radius the learning
+// rate.
 
 #pragma once
 
@@ -17,14 +19,15 @@ namespace gluon {
 
 struct BatchStep {
   std::span<const Block> blocks;      // the c matrices' places in their layers
-  const Norm* norm = nullptr;         // the norm they share
+  const Norm* norm = nullptr;         // the norm they share; none under AdamW
   int64_t step = 0;                   // k = 0, 1, ...
   std::vector<at::Tensor> gradients;  // one per block, shaped as its part of the parameter
   at::Tensor momentum;                // (c, m, n) the LMO's input
-  at::Tensor direction;               // (c, m, n) lmo(momentum)
+  at::Tensor direction;               // (c, m, n) lmo(momentum); undefined under AdamW
   at::Tensor radius;                  // (c)       t, on the layers' device
 
-  /// |momentum|* of each matrix, (c), as -<momentum, direction>: free, and as exact as the LMO was.
+  /// |momentum|* of each matrix, (c), as -<momentum, direction>: free, and as exact as the LMO was. Throws
+  /// InputError under AdamW.
   at::Tensor momentum_dual_norm() const;
 };
 
@@ -32,6 +35,11 @@ struct BatchStep {
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
+
+  /// Once per step k, before anything moves: the layers hold X_k and its gradients.
+  virtual void before_step(int64_t step) { (void)step; }
+
+  /// For every batch of layers, once its parameters have moved.
   virtual void after_step(const BatchStep& batch) = 0;
 };
 

@@ -38,6 +38,14 @@ void check_ball(const Rule& rule) {
               rule.pattern, "' must not exceed its ball ", rule.ball.value_or(0));
 }
 
+// What observers see of a layer that AdamW moved.
+BatchStep adamw_batch(const AdamW::Entry& entry, std::span<const Block> blocks, int64_t step) {
+  BatchStep batch{blocks, nullptr, step, {}, as_matrices(entry.first, entry.layer.role), {}, {}};
+  for (const Block& block : blocks) batch.gradients.push_back(block.of(entry.layer.parameter.grad()));
+  batch.radius = at::full({batch.momentum.size(0)}, entry.last_learning_rate, batch.momentum.options());
+  return batch;
+}
+
 }  // namespace
 
 void OptimizerOptions::validate() const {
@@ -98,13 +106,16 @@ void Optimizer::step() {
   const at::NoGradGuard no_grad;
   check_layers();
   if (const std::string layer = first_non_finite_layer(); !layer.empty()) {
-    GLUON_CHECK(options_.non_finite == NonFinite::kSkip, "Optimizer: the gradient of layer '", layer,
-                "' holds NaN or Inf at step ", step_, "; nothing was updated");
+    if (options_.non_finite == NonFinite::kError) {
+      throw NonFiniteGradient(join("Optimizer: the gradient of layer '", layer, "' holds NaN or Inf at step ",
+                                   step_, "; nothing was updated"));
+    }
     ++skipped_;
     return;
   }
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
   halfway_ = true;
+  for (const auto& observer : observers_) observer->before_step(step_);
   const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
   for (LayerBatch& layers : batches_) {
     for (const auto& run : layers.runs(options_.scratch_bytes)) {
@@ -117,6 +128,14 @@ void Optimizer::step() {
     }
   }
   adamw_.step(multiplier);
+  if (!observers_.empty()) {
+    for (const AdamW::Entry& entry : adamw_.entries()) {
+      if (!entry.layer.parameter.grad().defined()) continue;
+      const std::vector<Block> blocks = split_blocks(entry.layer, "");
+      const BatchStep batch = adamw_batch(entry, blocks, step_);
+      for (const auto& observer : observers_) observer->after_step(batch);
+    }
+  }
   ++step_;
   halfway_ = false;
 }

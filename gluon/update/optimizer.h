@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "gluon/check.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/radius/schedule.h"
@@ -29,6 +30,12 @@ namespace gluon {
 
 /// What to do when a gradient holds NaN or Inf: throw before anything has moved, or leave the step out.
 enum class NonFinite { kError, kSkip };
+
+/// What kError throws.
+class NonFiniteGradient : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 struct OptimizerOptions {
   std::optional<Momentum> momentum;                    // the geometry's own when not given
@@ -60,7 +67,7 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = default;
 
   /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they are.
-  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option), on a parameter
+  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option; NonFiniteGradient), on a parameter
   /// whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should anything throw
   /// later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
   void step();
@@ -84,7 +91,7 @@ class Optimizer {
   const std::vector<Layer>& layers() const { return layers_; }
   const OptimizerOptions& options() const { return options_; }
 
-  /// Called for every batch of every step, after its parameters have moved.
+  /// Called before every step and for every batch of it, see StepObserver.
   void add_observer(std::shared_ptr<StepObserver> observer);
 
   /// A copy of everything the optimizer remembers, and its inverse. load_state() throws InputError, with nothing

@@ -5,6 +5,7 @@
 
 #include "gluon/check.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
+#include "gluon/smoothness/recorder.h"
 #include "gluon/spec.h"
 #include "gluon/update/presets.h"
 
@@ -26,6 +27,12 @@ void TrainConfig::validate() const {
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
   if (!momentum.empty()) (void)make_momentum(momentum);
   (void)geometry();
+  GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ",
+              smoothness_every);
+  (void)measuring_geometry();
+  RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
+  GLUON_CHECK((estimator() == Estimator::kFull) == full_batch,
+              "--smoothness-mode full goes with --full-batch, and nothing else does");
   (void)resolved_schedule();
 }
 
@@ -41,6 +48,16 @@ Geometry TrainConfig::geometry() const {
   std::vector<Rule> rules = geometry.rules();
   for (Rule& rule : rules) rule.weight_decay = weight_decay;
   return Geometry(std::move(rules), geometry.momentum());
+}
+
+Geometry TrainConfig::measuring_geometry() const {
+  return gluon::measuring_geometry(smoothness_geometry.empty() ? geometry()
+                                                               : presets::make(smoothness_geometry));
+}
+
+Estimator TrainConfig::estimator() const {
+  if (smoothness_mode.empty()) return full_batch ? Estimator::kFull : Estimator::kSameBatch;
+  return parse_estimator(smoothness_mode);
 }
 
 Schedule TrainConfig::resolved_schedule() const {

@@ -9,6 +9,7 @@
 
 #include "gluon/geometry/geometry.h"
 #include "gluon/radius/schedule.h"
+#include "gluon/smoothness/sample.h"
 
 namespace gluon::lab {
 
@@ -49,11 +50,19 @@ struct TrainConfig {
   int64_t eval_every = 50;
   int64_t save_every = 200;
 
+  // what is measured (gluon/smoothness/recorder.h)
+  int64_t smoothness_every = 0;     // steps between samples; 0: none
+  std::string smoothness_mode;      // empty: full with --full-batch, else same_batch
+  std::string smoothness_geometry;  // preset whose norms measure; empty: the run's own, unscion's for AdamW
+  std::string smoothness_dual = "exact";
+
   /// Throws InputError naming the flag, its value and what is allowed.
   void validate() const;
 
   Geometry geometry() const;
   Schedule resolved_schedule() const;
+  Geometry measuring_geometry() const;
+  Estimator estimator() const;
 };
 
 /// "hidden=0.018,embedding=1.08" as a map. Throws InputError on anything else.

@@ -1,5 +1,6 @@
 #include "lab/train/run_directory.h"
 
+#include <cmath>
 #include <sstream>
 
 #include "gluon/check.h"
@@ -19,10 +20,34 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
+constexpr std::size_t kFixedColumns = 5;
+constexpr std::string_view kRadiusPrefix = "radius_";
+
 std::string header(const LogRow& row) {
   std::string line = "step,tokens,loss,val,seconds";
-  for (const auto& [role, radius] : row.radii) line += ",radius_" + role;
+  for (const auto& [role, radius] : row.radii) line += join(",", kRadiusPrefix, role);
   return line + "\n";
+}
+
+std::string line_of(const LogRow& row) {
+  std::string line = join(row.step, ',', row.tokens, ',', number_text(row.loss), ',',
+                          row.val ? number_text(*row.val) : "", ',', number_text(row.seconds));
+  for (const auto& [role, radius] : row.radii) line += join(",", number_text(radius));
+  return line + "\n";
+}
+
+// A number, or what a run that diverged has written instead.
+double parse_logged(const std::string& cell, const std::string& origin) {
+  if (cell == "nan" || cell == "-nan") return std::nan("");
+  if (cell == "inf") return HUGE_VAL;
+  return parse_number(cell, origin);
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream row(line);
+  for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+  return cells;
 }
 
 }  // namespace
@@ -54,34 +79,51 @@ void RunDirectory::append(const LogRow& row) {
   const bool fresh = !fs::exists(log);
   std::ofstream file(log, std::ios::app);
   if (fresh) file << header(row);
-  file << row.step << ',' << row.tokens << ',' << number_text(row.loss) << ','
-       << (row.val ? number_text(*row.val) : "") << ',' << number_text(row.seconds);
-  for (const auto& [role, radius] : row.radii) file << ',' << number_text(radius);
-  file << '\n';
+  file << line_of(row);
   file.close();
   GLUON_CHECK(file, "run: cannot write ", log.string());
 }
 
-double RunDirectory::rewind(int64_t step) {
-  const fs::path log = path_ / "log.csv";
-  if (!fs::exists(log)) return 0;
-  std::istringstream lines(read_text(log));
-  std::string kept;
+std::vector<LogRow> RunDirectory::log() const {
+  const fs::path path = path_ / "log.csv";
+  if (!fs::exists(path)) return {};
+  std::istringstream lines(read_text(path));
   std::string line;
-  double seconds = 0;
   std::getline(lines, line);
-  kept = line + "\n";
-  while (std::getline(lines, line)) {
-    std::vector<std::string> cells;
-    std::istringstream row(line);
-    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-    // A killed run may leave half a line at the end.
-    if (cells.size() < 5 || lines.eof() || parse_integer(cells[0], log.string()) > step) break;
-    seconds = parse_number(cells[4], log.string());
-    kept += line + "\n";
+  const std::vector<std::string> names = cells_of(line);
+  std::vector<LogRow> rows;
+  while (std::getline(lines, line) && !lines.eof()) {
+    const std::vector<std::string> cells = cells_of(line);
+    GLUON_CHECK(cells.size() == names.size() && cells.size() >= kFixedColumns, "run: ", path.string(),
+                " line ", rows.size() + 2, " has ", cells.size(), " cells, the header ", names.size());
+    const auto number = [&](std::size_t i) { return parse_logged(cells[i], path.string()); };
+    LogRow row{.step = parse_integer(cells[0], path.string()),
+               .tokens = parse_integer(cells[1], path.string()),
+               .loss = number(2),
+               .val = {},
+               .seconds = number(4),
+               .radii = {}};
+    if (!cells[3].empty()) row.val = number(3);
+    for (std::size_t i = kFixedColumns; i < cells.size(); ++i) {
+      row.radii.emplace_back(names[i].substr(kRadiusPrefix.size()), number(i));
+    }
+    rows.push_back(std::move(row));
   }
-  write_text_atomically(log, kept);
-  return seconds;
+  return rows;
+}
+
+double RunDirectory::rewind(int64_t step) {
+  std::vector<LogRow> rows = log();
+  if (!fs::exists(path_ / "log.csv")) return 0;
+  std::erase_if(rows, [&](const LogRow& row) { return row.step > step; });
+  std::string kept;
+  for (const LogRow& row : rows) kept += line_of(row);
+  if (rows.empty()) {
+    fs::remove(path_ / "log.csv");
+    return 0;
+  }
+  write_text_atomically(path_ / "log.csv", header(rows.front()) + kept);
+  return rows.back().seconds;
 }
 
 fs::path fresh_run_path(const std::string& stem) {

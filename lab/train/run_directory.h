@@ -3,6 +3,7 @@
 //   config.toml     the resolved config
 //   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, radius_<role>...
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
+//   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory_csv.h
 //
 // A folder that already holds a run is never overwritten: it is resumed or refused.
 
@@ -39,12 +40,17 @@ class RunDirectory {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }
+  std::filesystem::path smoothness() const { return path_ / "smoothness.csv"; }
 
   /// The text of config.toml.
   std::string config() const;
 
   /// Appends one row and flushes; the first row of a new log writes the header.
   void append(const LogRow& row);
+
+  /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out. Throws InputError when the
+  /// log cannot be read; a run without one has no rows.
+  std::vector<LogRow> log() const;
 
   /// Drops the rows after `step`, which a killed run wrote beyond its last checkpoint; the seconds of the last row
   /// that stays are returned.

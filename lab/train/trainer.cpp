@@ -1,6 +1,5 @@
 #include "lab/train/trainer.h"
 
-#include <torch/nn/utils/clip_grad.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -31,6 +30,7 @@ OptimizerOptions optimizer_options(const TrainConfig& config) {
   if (!config.momentum.empty()) options.momentum = make_momentum(config.momentum);
   if (!config.orthogonalizer.empty()) options.orthogonalizer = config.orthogonalizer;
   options.schedule = config.resolved_schedule();
+  if (config.preset == "adamw") options.adamw.clip = config.clip;
   return options;
 }
 
@@ -72,14 +72,29 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
+  if (config_.smoothness_every == 0) return;
+  recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
+                                         RecorderOptions{.every = config_.smoothness_every,
+                                                         .estimator = config_.estimator(),
+                                                         .dual = config_.smoothness_dual});
+  optimizer_.add_observer(recorder_);
 }
 
 double Trainer::step() {
   model_->train();
-  const int64_t batches = batches_per_step();
-  const int64_t first = config_.full_batch ? 0 : steps_taken() * batches;
-  optimizer_.zero_grad();
   timing_ = {};
+  const double loss = compute_gradients(steps_taken());
+  if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
+  Stopwatch watch;
+  optimizer_.step();
+  timing_.optimizer = watch.lap();
+  return loss;
+}
+
+double Trainer::compute_gradients(int64_t step) {
+  const int64_t batches = batches_per_step();
+  const int64_t first = config_.full_batch ? 0 : step * batches;
+  optimizer_.zero_grad();
   double mean = 0;
   Stopwatch watch;
   for (int64_t i = 0; i < batches; ++i) {
@@ -90,14 +105,27 @@ double Trainer::step() {
     loss.backward();
     timing_.backward += watch.lap();
   }
-  if (config_.preset == "adamw" && config_.clip > 0) {
-    std::vector<torch::Tensor> parameters;
-    for (const Layer& layer : optimizer_.layers()) parameters.push_back(layer.parameter);
-    torch::nn::utils::clip_grad_norm_(parameters, config_.clip);
-  }
-  optimizer_.step();
-  timing_.optimizer = watch.lap();
   return mean;
+}
+
+void Trainer::take_reference() {
+  Stopwatch watch;
+  const StepTiming timing = timing_;
+  std::vector<torch::Tensor> gradients;
+  for (const Layer& layer : optimizer_.layers()) gradients.push_back(layer.parameter.grad());
+  std::vector<torch::Tensor> buffers;  // running statistics: a look ahead must not change them
+  for (const torch::Tensor& buffer : model_->buffers()) buffers.push_back(buffer.clone());
+
+  compute_gradients(steps_taken() + 1);
+  recorder_->take_reference();
+
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    optimizer_.layers()[i].parameter.mutable_grad() = gradients[i];
+  }
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < buffers.size(); ++i) model_->buffers()[i].copy_(buffers[i]);
+  timing_ = timing;
+  timing_.reference = watch.lap();
 }
 
 double Trainer::evaluate() {
@@ -132,6 +160,8 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   double seconds = 0;
   TrainSummary summary;
   std::optional<double> val;
+  std::optional<TrajectoryCsvWriter> samples;
+  if (recorder_) samples.emplace(directory.smoothness(), config_.estimator(), start);
   int64_t saved = start;
   const auto save = [&] {
     Checkpoint now = checkpoint();
@@ -142,6 +172,7 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   while (steps_taken() < config_.steps && !stop) {
     Stopwatch watch;
     summary.loss = step();
+    if (recorder_) write_samples(*samples);
     const int64_t taken = steps_taken();
     const bool evaluated = taken % config_.eval_every == 0 || taken == config_.steps;
     seconds += watch.lap();
@@ -160,6 +191,14 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   summary.interrupted = steps_taken() < config_.steps;
   summary.val = val && !summary.interrupted ? *val : evaluate();
   return summary;
+}
+
+void Trainer::write_samples(TrajectoryCsvWriter& file) {
+  const Trajectory trajectory = recorder_->take_samples();
+  for (const LayerTrajectory& layer : trajectory.layers) {
+    for (const Sample& sample : layer.samples) file.append(layer, sample);
+  }
+  file.flush();
 }
 
 Checkpoint Trainer::checkpoint() const {

@@ -13,6 +13,8 @@
 #include <string>
 
 #include "gluon/checkpoint/checkpoint.h"
+#include "gluon/smoothness/recorder.h"
+#include "gluon/smoothness/trajectory_csv.h"
 #include "gluon/update/optimizer.h"
 #include "lab/data/dataset.h"
 #include "lab/models/model.h"
@@ -26,8 +28,9 @@ struct StepTiming {
   double forward = 0;  // seconds, data included
   double backward = 0;
   double optimizer = 0;
+  double reference = 0;  // the evaluation that recording in same_batch mode adds
 
-  double total() const { return forward + backward + optimizer; }
+  double total() const { return forward + backward + optimizer + reference; }
 };
 
 struct TrainSummary {
@@ -65,8 +68,12 @@ class Trainer {
   int64_t tokens_per_step() const;
   const StepTiming& last_timing() const { return timing_; }
   const Optimizer& optimizer() const { return optimizer_; }
+  const Recorder* recorder() const { return recorder_.get(); }
 
  private:
+  double compute_gradients(int64_t step);  // of the batches of that step, at the parameters as they are
+  void take_reference();  // gives the recorder the next step's gradients; the run does not notice
+  void write_samples(TrajectoryCsvWriter& file);
   Batch on_device(Batch batch) const;
   int64_t batches_per_step() const;
   double label_smoothing() const;
@@ -77,6 +84,7 @@ class Trainer {
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Dataset> dataset_;
   Optimizer optimizer_;
+  std::shared_ptr<Recorder> recorder_;  // none unless the config asks for one
   StepTiming timing_;
 };
 

@@ -111,5 +111,78 @@ printf 'x' >"$work/run/checkpoint/latest"
 for file in "$work"/run/checkpoint/*.safetensors; do printf 'garbage' >"$file"; done
 expect 2 "checkpoint" eval "$work/run"
 
+two=(--L0 2,1 --L1 1,2 --delta0 3)
+expect 0 "K = 96 for eps = 0.5" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 "K = ceil(2 Delta0 sum(L0) / eps^2 + 2 Delta0 max(L1) / eps)" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 "smooth(1,2)" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 '"K": 112' theory --theorem 1w "${two[@]}" --eps 0.5 --json
+expect 0 "K = 53 " theory --theorem pl "${two[@]}" --mu 0.5 --eps 0.5
+expect 0 "K = 8 " theory --theorem pl0 --L0 2,1 --L1 0,0 --delta0 3 --mu 0.5 --eps 0.5
+expect 0 '"K": 432' theory --theorem 2 "${two[@]}" --zeta 0.5 --eps 0.5 --json
+expect 0 "K = 480 " theory --theorem 2w "${two[@]}" --zeta 0.5 --eps 0.5
+expect 0 "eps = 33.25 after K = 1" theory --theorem 3 --L0 2 --L1 0 --t 0.5 --delta0 1 --sigma 3 --steps 1
+expect 0 "c_i = 1 holds for Euclidean norms" theory --theorem 3 "${two[@]}" --sigma 1 --eps 1
+expect 0 "216" theory --theorem 1 --L0 2,1 --L1 0,0 --delta0 3 --eps 0.5
+expect 0 "does not apply: needs L1 = 0 in every layer" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 2 "unknown theorem '4'; allowed are 1, 1w, pl, pl0, 2, 2w, 3" theory --theorem 4 "${two[@]}" --eps 0.5
+expect 2 "--theorem" theory "${two[@]}" --eps 0.5
+expect 2 "give --L0 and --L1 (one number per layer: a,b,...) or --run" theory --theorem 1 --eps 0.5
+expect 2 "--L0 and --L1 must have the same length, got 2 and 1" theory --theorem 1 --L0 1,2 --L1 1 --delta0 1 --eps 1
+expect 2 "theory: --L1: expected a number, got 'x'" theory --theorem 1 --L0 1 --L1 x --delta0 1 --eps 1
+expect 2 "got L0 = -1, L1 = 1 for layer 1" theory --theorem 1 --L0 -1 --L1 1 --delta0 1 --eps 1
+expect 2 "Delta0 must be >= 0, got -3" theory --theorem 1 --L0 1 --L1 1 --delta0 -3 --eps 1
+expect 2 "theory: theorem 1 needs --delta0" theory --theorem 1 --L0 1 --L1 1 --eps 1
+expect 2 "theory: give --eps, --steps or both" theory --theorem 1 "${two[@]}"
+expect 2 "theorem 1: eps must be > 0, got 0" theory --theorem 1 "${two[@]}" --eps 0
+expect 2 "theory: --steps must be >= 1, got 0" theory --theorem 1 "${two[@]}" --steps 0
+expect 2 "theory: theorem pl needs --mu" theory --theorem pl "${two[@]}" --eps 1
+expect 2 "theory: theorem 2 needs --zeta" theory --theorem 2 "${two[@]}" --eps 1
+expect 2 "theory: theorem 3 needs --sigma" theory --theorem 3 "${two[@]}" --eps 1
+expect 2 "--t must have 1 number or one per layer (2), got 3" theory --theorem 3 "${two[@]}" --t 1,2,3 --sigma 1 --eps 1
+expect 2 "--t and --noise-factor belong to theorem 3, got theorem 1" theory --theorem 1 "${two[@]}" --t 1 --eps 1
+mkdir "$work/measured"
+printf 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius\n' >"$work/measured/smoothness.csv"
+for sample in 5,1 8,2 14,4; do # Lhat = 2 + 3 |g|*
+  printf '1,w,hidden,spectral,exact,same_batch,,,%s,,,\n' "$sample" >>"$work/measured/smoothness.csv"
+done
+expect 2 "holds no run (no config.toml)" theory --theorem 1 --run "$work/measured" --eps 1
+: >"$work/measured/config.toml"
+expect 2 "has no log, from which Delta0 comes; give --delta0" theory --theorem 1 --run "$work/measured" --eps 1
+printf 'step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n3,24,4.5,,3\n4,3' >>"$work/measured/log.csv"
+expect 0 "K = 10 for eps = 1" theory --theorem 1 --run "$work/measured" --eps 1
+expect 0 "Delta0 is an estimate from below" theory --theorem 1 --run "$work/measured" --eps 1
+expect 0 "K = 20 for eps = 1" theory --theorem 1 --run "$work/measured" --delta0 2 --eps 1
+printf 'step,tokens\n1,2\n' >"$work/measured/log.csv"
+expect 2 "log.csv line 2 has 2 cells" theory --theorem 1 --run "$work/measured" --eps 1
+expect 2 "give either --run or --L0 and --L1, got both" theory --theorem 1 "${two[@]}" --run "$work/run" --eps 1
+
+# Fits of measured smoothness: Lhat = 3 + 2 |g|*, and layers that cannot be fitted.
+{
+  echo "step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius"
+  for g in 1 2 4; do echo "$g,first,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,$((3 + 2 * g)),$g,,,0.1"; done
+  echo "1,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1"
+  echo "2,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1"
+  echo "1,lone,hidden,spectral,exact,same_batch,1,1,1,1,0,,0.1"
+} >"$work/smoothness.csv"
+expect 0 "estimator: same_batch" fit "$work/smoothness.csv"
+expect 0 "first  hidden          3            3            2" fit "$work" --lambda 0
+expect 0 '"layer": "first"' fit "$work/smoothness.csv" --json
+expect 0 '"L0": 0.0' fit "$work/smoothness.csv" --json --l0-zero
+expect 0 '"samples": 2' fit "$work/smoothness.csv" --json --skip-first 1
+expect 0 "not fitted: layer 'still': all 2 gradients are zero" fit "$work/smoothness.csv"
+expect 0 "not fitted: layer 'lone': needs at least 2 samples, got 1" fit "$work/smoothness.csv"
+expect 2 "none of the 3 layers" fit "$work/smoothness.csv" --skip-first 5
+expect 2 "fit: lambda must be in [0, 1e6], got -1" fit "$work/smoothness.csv" --lambda -1
+expect 2 "holds no smoothness.csv" fit "$work/run"
+expect 2 "does not exist" fit "$work/missing"
+printf 'step:1 (0) L_estimated: 5 norm_grad: 1\nstep:2 (0) L_estimated: 9 norm_grad: 3\n' >"$work/paper.txt"
+expect 0 "estimator: unknown" fit "$work/paper.txt"
+printf 'step:0/10 val_loss:3\n' >"$work/paper.txt"
+expect 2 "holds no samples" fit "$work/paper.txt"
+cut -d, -f1-8 "$work/smoothness.csv" >"$work/cut.csv"
+expect 2 "has no column smoothness, gradient, momentum, alignment, radius" fit "$work/cut.csv"
+sed 's/,5,1,/,nan,1,/' "$work/smoothness.csv" >"$work/nan.csv"
+expect 2 "1 of 3 samples are missing or not finite, the first at step 1" fit "$work/nan.csv"
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

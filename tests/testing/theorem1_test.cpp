@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "gluon/radius/radius.h"
 #include "gluon/testing/problems.h"
+#include "gluon/theory/deterministic.h"
 #include "gluon/update/optimizer.h"
+#include "tests/theory/known_problem.h"
 
 namespace gluon {
 namespace {
@@ -25,118 +26,30 @@ const auto kNorms = ::testing::Values("spectral(svd)", "max_entry", "euclidean",
                                       "scaled(0.5,spectral(svd))", "scaled(sqrt(n/m),spectral(svd))",
                                       "scaled(n,max_entry)", "scaled(2,scaled(1.5,rows))");
 
-double dual_of(const Norm& norm, const at::Tensor& g) {
-  return norm.dual_norm(g.unsqueeze(0)).item<double>();
-}
-
-// A problem, a norm per layer, and the constants theorem 1 needs.
-struct Measured {
-  Measured(const std::string& norm, const std::string& kind)
-      : problem(make_problem(kind, kShapes)), norm_name(norm) {
-    for (std::size_t i = 0; i < kShapes.size(); ++i) {
-      norms.push_back(make_norm(norm, kShapes[i]));
-      constants.push_back(problem.objectives[i]->smoothness(*norms[i]));
-    }
-  }
-
-  double sum(const std::function<double(std::size_t)>& term) const {
-    double result = 0;
-    for (std::size_t i = 0; i < norms.size(); ++i) result += term(i);
-    return result;
-  }
-
-  double largest(double Smoothness::*constant) const {
-    double result = 0;
-    for (const Smoothness& layer : constants) result = std::max(result, layer.*constant);
-    return result;
-  }
-
-  double initial_gap() const { return problem.value(problem.layers()) - problem.infimum(); }
-
-  Problem problem;
-  std::string norm_name;
-  std::vector<NormPtr> norms;
-  std::vector<Smoothness> constants;
-};
-
-// Deterministic Gluon with theorem 1's radii, through the optimizer people use.
-class Descent {
- public:
-  explicit Descent(const Measured& measured)
-      : measured_(measured), layers_(measured.problem.layers()), optimizer_(make_optimizer()) {
-    evaluate();
-  }
-
-  void step() {
-    optimizer_.step();
-    evaluate();
-  }
-
-  double value() const { return value_; }
-  double dual(std::size_t layer) const { return duals_[layer]; }  // |grad_i f|*
-  double gap() const { return value_ - measured_.problem.infimum(); }
-  const std::vector<Layer>& layers() const { return layers_; }
-
-  // What theorem 1's proof promises of the next step (paper: the descent inequality).
-  double promised_descent() const {
-    return measured_.sum([&](std::size_t i) {
-      return duals_[i] * duals_[i] /
-             (2 * (measured_.constants[i].l0 + measured_.constants[i].l1 * duals_[i]));
-    });
-  }
-
- private:
-  Optimizer make_optimizer() const {
-    std::vector<Rule> rules;
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      const Smoothness& constants = measured_.constants[i];
-      rules.push_back({.pattern = layers_[i].name,
-                       .norm = measured_.norm_name,
-                       .radius = smooth_radius(constants.l0, constants.l1)});
-    }
-    return Optimizer(layers_, Geometry(std::move(rules)), {.momentum = Momentum::none()});
-  }
-
-  void evaluate() {
-    measured_.problem.write_gradients(layers_);
-    value_ = measured_.problem.value(layers_);
-    duals_.clear();
-    for (std::size_t i = 0; i < layers_.size(); ++i) {
-      duals_.push_back(dual_of(*measured_.norms[i], layers_[i].parameter.grad()));
-    }
-  }
-
-  const Measured& measured_;
-  std::vector<Layer> layers_;
-  Optimizer optimizer_;
-  double value_ = 0;
-  std::vector<double> duals_;
-};
-
-// The first k with measure() <= precision, plus one: how many iterates X_0, X_1, ... it took.
-double iterations_until(Descent& run, double precision, double most, const std::function<double()>& measure) {
-  double count = 1;
-  while (measure() > precision && count <= most) {
-    run.step();
-    ++count;
-  }
-  return count;
-}
-
 class EveryNormAndProblem : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
-  EveryNormAndProblem() : measured(std::get<0>(GetParam()), std::get<1>(GetParam())) {}
-  Measured measured;
+  EveryNormAndProblem() : known(std::get<0>(GetParam()), std::get<1>(GetParam()), kShapes) {}
+  KnownProblem known;
 };
 
 class EveryNormAndProblemWithL1 : public EveryNormAndProblem {};  // the weights are 1 / L1
 class EveryNormAndProblemWithPl : public EveryNormAndProblem {};
 
+// sum_i w_i |grad_i f|* is reduced tenfold within K iterates.
+void expect_within_count(const KnownProblem& known, const theory::Guarantee& guarantee) {
+  std::vector<Descent> runs;
+  runs.emplace_back(known, guarantee);
+  const double epsilon = runs[0].measure(guarantee.weights) / 10, count = guarantee.iterations(epsilon);
+  EXPECT_LE(iterations_until(runs, epsilon, count,
+                             [&](const Descent& run) { return run.measure(guarantee.weights); }),
+            count);
+}
+
 TEST_P(EveryNormAndProblem, EveryStepDescendsAsTheorem1Promises) {
-  Descent run(measured);
+  Descent run(known, theory::theorem1(known.constants));
   int steps = 0;
   for (; steps < 40; ++steps) {
-    const double before = run.value(), promised = run.promised_descent();
+    const double before = run.value(), promised = theory::theorem1_descent(known.constants, run.duals());
     if (promised < 1e-12 * before) break;  // below the rounding of the values
     run.step();
     ASSERT_LE(run.value(), before - promised + 1e-13 * before)
@@ -146,59 +59,39 @@ TEST_P(EveryNormAndProblem, EveryStepDescendsAsTheorem1Promises) {
 }
 
 TEST_P(EveryNormAndProblem, OptimizerTakesTheStepsOfTheAlgorithm) {
-  Descent run(measured);
-  std::vector<Layer> layers = measured.problem.layers();
+  Descent run(known, theory::theorem1(known.constants));
+  std::vector<Layer> layers = known.problem.layers();
   for (int k = 0; k < 5; ++k) {
     run.step();
     for (std::size_t i = 0; i < layers.size(); ++i) {
       at::Tensor& x = layers[i].parameter;
-      const at::Tensor g = measured.problem.objectives[i]->gradient(x);
-      const double dual = dual_of(*measured.norms[i], g);
-      x = x + measured.norms[i]->lmo(g.unsqueeze(0)).squeeze(0) *
-                  (dual / (measured.constants[i].l0 + measured.constants[i].l1 * dual));
+      const at::Tensor g = known.problem.objectives[i]->gradient(x);
+      const double radius = theory::theorem1_radius(known.constants.layers[i], dual_of(*known.norms[i], g));
+      x = x + known.norms[i]->lmo(g.unsqueeze(0)).squeeze(0) * radius;
       ASSERT_TRUE(at::allclose(run.layers()[i].parameter, x, 1e-9, 1e-9)) << "step " << k << " layer " << i;
     }
   }
 }
 
 TEST_P(EveryNormAndProblem, IterationsStayBelowTheorem1) {
-  Descent run(measured);
-  const auto gradient_size = [&] { return measured.sum([&](std::size_t i) { return run.dual(i); }); };
-  const double epsilon = gradient_size() / 10;
-  const double sum_l0 = measured.sum([&](std::size_t i) { return measured.constants[i].l0; });
-  const double bound = std::ceil(2 * measured.initial_gap() * sum_l0 / (epsilon * epsilon) +
-                                 2 * measured.initial_gap() * measured.largest(&Smoothness::l1) / epsilon);
-  EXPECT_LE(iterations_until(run, epsilon, bound, gradient_size), bound);
+  expect_within_count(known, theory::theorem1(known.constants));
 }
 
 TEST_P(EveryNormAndProblemWithL1, IterationsStayBelowTheorem1Weighted) {
-  const auto& constants = measured.constants;
-  Descent run(measured);
-  const double layers = static_cast<double>(constants.size());
-  const double mean = measured.sum([&](std::size_t i) { return 1 / constants[i].l1; }) / layers;
-  const auto gradient_size = [&] {
-    return measured.sum([&](std::size_t i) { return run.dual(i) / constants[i].l1; }) / mean;
-  };
-  const double epsilon = gradient_size() / 10;
-  const double weighted_l0 =
-      measured.sum([&](std::size_t i) { return constants[i].l0 / (constants[i].l1 * constants[i].l1); });
-  const double bound = std::ceil(2 * measured.initial_gap() * weighted_l0 / std::pow(epsilon * mean, 2) +
-                                 2 * measured.initial_gap() / (epsilon * mean));
-  EXPECT_LE(iterations_until(run, epsilon, bound, gradient_size), bound);
+  expect_within_count(known, theory::theorem1_weighted(known.constants));
 }
 
 TEST_P(EveryNormAndProblemWithPl, IterationsStayBelowThePlTheorem) {
-  const double mu = measured.problem.pl_constant(measured.norms);
+  const double mu = known.problem.pl_constant(known.norms);
   ASSERT_GT(mu, 0);
-  Descent run(measured);
-  const double gap = measured.initial_gap(), epsilon = gap / 20;
-  const double sum_l0 = measured.sum([&](std::size_t i) { return measured.constants[i].l0; });
-  const double l0 = measured.largest(&Smoothness::l0), l1 = measured.largest(&Smoothness::l1);
-  const double bound = std::ceil(sum_l0 * gap / (mu * epsilon) + std::sqrt(2 / (mu * epsilon)) * l1 * gap);
-  const double count = iterations_until(run, epsilon, bound, [&] { return run.gap(); });
-  EXPECT_LE(count, bound);
-  if (l1 == 0) {
-    EXPECT_LE(count - 1, std::ceil(l0 / mu * std::log(gap / epsilon)));  // case 2 counts steps
+  const theory::Guarantee guarantee = theory::theorem_pl(known.constants, mu);
+  const double epsilon = known.constants.initial_gap / 20, most = guarantee.iterations(epsilon);
+  std::vector<Descent> runs;
+  runs.emplace_back(known, guarantee);
+  const double count = iterations_until(runs, epsilon, most, [](const Descent& run) { return run.gap(); });
+  EXPECT_LE(count, most);
+  if (known.constants.l1_is_zero()) {  // case 2 counts steps
+    EXPECT_LE(count - 1, theory::theorem_pl_without_l1(known.constants, mu).iterations(epsilon));
   }
 }
 
@@ -211,21 +104,19 @@ INSTANTIATE_TEST_SUITE_P(Theorem1, EveryNormAndProblemWithPl, Combine(kNorms, Va
 
 // In a batch of several layers, with constants that serve all of them.
 TEST(Theorem1, LayersThatShareARuleDescendTogether) {
-  Measured measured("columns", "mixed");
-  const Smoothness shared{.l0 = measured.largest(&Smoothness::l0), .l1 = measured.largest(&Smoothness::l1)};
-  std::fill(measured.constants.begin(), measured.constants.end(), shared);
-  const std::vector<Layer> layers = measured.problem.layers();
-  Optimizer optimizer(layers, Geometry({{.norm = "columns", .radius = smooth_radius(shared.l0, shared.l1)}}),
+  KnownProblem known("columns", "mixed", kShapes);
+  const double l0 = known.constants.max_l0(), l1 = known.constants.max_l1();
+  std::fill(known.constants.layers.begin(), known.constants.layers.end(),
+            theory::LayerConstants{.l0 = l0, .l1 = l1});
+  const std::vector<Layer> layers = known.problem.layers();
+  Optimizer optimizer(layers, Geometry({{.norm = "columns", .radius = smooth_radius(l0, l1)}}),
                       {.momentum = Momentum::none()});
   for (int k = 0; k < 20; ++k) {
-    measured.problem.write_gradients(layers);
-    const double before = measured.problem.value(layers);
-    const double promised = measured.sum([&](std::size_t i) {
-      const double dual = dual_of(*measured.norms[i], layers[i].parameter.grad());
-      return dual * dual / (2 * (shared.l0 + shared.l1 * dual));
-    });
+    known.problem.write_gradients(layers);
+    const double before = known.problem.value(layers);
+    const double promised = theory::theorem1_descent(known.constants, known.duals(layers));
     optimizer.step();
-    ASSERT_LE(measured.problem.value(layers), before - promised + 1e-13 * before) << "step " << k;
+    ASSERT_LE(known.problem.value(layers), before - promised + 1e-13 * before) << "step " << k;
   }
 }
 

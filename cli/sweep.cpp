@@ -1,0 +1,50 @@
+#include "lab/sweep/sweep.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/stop_on_signal.h"
+#include "cli/train_options.h"
+#include "gluon/check.h"
+
+namespace gluon::cli {
+namespace {
+
+struct SweepCommand {
+  lab::TrainConfig config;
+  std::vector<std::string> axes;
+  std::string out;
+};
+
+void sweep(const SweepCommand& command) {
+  lab::SweepOptions options{.axes = {}, .out = command.out, .config_text = config_text};
+  for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
+  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  const auto announce = [](const std::string& line) { std::cout << line << std::endl; };
+  const std::vector<lab::SweepCell> cells =
+      lab::run_sweep(command.config, options, progress, announce, stop_on_signal());
+  std::cout << "\nvalidation loss after " << command.config.steps << " steps (* the lowest)\n\n"
+            << lab::sweep_table(options, cells) << "\n"
+            << command.out << "/sweep.csv\n";
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("sweep", "One run per cell of a grid of radii; takes the flags of gluon train");
+  auto options = std::make_shared<SweepCommand>();
+  add_train_options(*command, options->config);
+  command->remove_option(command->get_option("--radius"));
+  command
+      ->add_option("--radius", options->axes,
+                   "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
+      ->required();
+  command->add_option("--out", options->out, "Folder of the sweep; started again, it goes on")->required();
+  command->callback([options] { sweep(*options); });
+}
+
+}  // namespace gluon::cli

@@ -1,0 +1,123 @@
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/train_options.h"
+#include "gluon/check.h"
+#include "gluon/checkpoint/safetensors.h"
+#include "gluon/fit/radii.h"
+#include "gluon/smoothness/trajectory.h"
+#include "lab/train/tuned_config.h"
+
+namespace gluon::cli {
+namespace {
+
+struct TuneCommand {
+  std::string run;
+  std::string out;
+  FitOptions fit;
+  bool json = false;
+};
+
+// What the samples can and cannot say (docs/tuning.md).
+std::string estimator_note(Estimator estimator) {
+  switch (estimator) {
+    case Estimator::kConsecutive:
+      return "WARNING: the samples are `consecutive`: the change of the gradient is mostly noise between "
+             "batches, and "
+             "predicted/used comes out near 0.7 whatever radius was used. Record with --smoothness-mode "
+             "same_batch.";
+    case Estimator::kFull:
+      return "The samples are `full`: curvature of the whole training set along the trajectory.";
+    case Estimator::kSameBatch:
+      return "The samples are `same_batch`: curvature without the noise between batches. One-step radii do "
+             "not rank "
+             "whole runs; see docs/tuning.md.";
+    case Estimator::kUnknown:
+      break;
+  }
+  return "WARNING: the file does not say which estimator its samples came from.";
+}
+
+void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative,
+                const std::string& config) {
+  nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+  for (const GroupRadius& radius : radii) {
+    groups.push_back({{"group", radius.group},
+                      {"layers", radius.layers},
+                      {"L0", radius.l0},
+                      {"L1", radius.l1},
+                      {"gradient", radius.gradient},
+                      {"predicted", radius.predicted},
+                      {"used", radius.used},
+                      {"ratio", radius.predicted / radius.used}});
+  }
+  const nlohmann::ordered_json json = {{"estimator", estimator_name(estimator)},
+                                       {"relative", relative},
+                                       {"config", config},
+                                       {"groups", groups}};
+  std::cout << json.dump(2) << '\n';
+}
+
+void print_table(const std::vector<GroupRadius>& radii, bool relative) {
+  std::cout << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers"
+            << std::setw(12) << "L0" << std::setw(12) << "L1" << std::setw(12) << "|g|*" << std::setw(12)
+            << "predicted" << std::setw(12) << (relative ? "relative" : "used") << std::setw(12)
+            << (relative ? "" : "ratio") << '\n'
+            << std::setprecision(4);
+  for (const GroupRadius& radius : radii) {
+    std::cout << std::left << std::setw(12) << radius.group << std::right << std::setw(8) << radius.layers
+              << std::setw(12) << radius.l0 << std::setw(12) << radius.l1 << std::setw(12) << radius.gradient
+              << std::setw(12) << radius.predicted;
+    if (relative) {
+      std::cout << std::setw(12) << radius.predicted / radii.front().predicted << '\n';
+    } else {
+      std::cout << std::setw(12) << radius.used << std::setw(12) << radius.predicted / radius.used << '\n';
+    }
+  }
+}
+
+void tune(const TuneCommand& command) {
+  const lab::TrainConfig config = config_of_run(command.run);
+  const Trajectory trajectory = read_trajectory(command.run);
+  const TrajectoryFit fits = fit_trajectory(trajectory, command.fit);
+  const std::vector<GroupRadius> radii = predict_radii(trajectory, fits);
+  const lab::TrainConfig next = lab::tuned_config(config, radii);
+  next.validate();
+  const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
+  write_text_atomically(out, config_text(next));
+  // AdamW moves by a learning rate, not by a radius: only the relation between groups carries over.
+  const bool relative = config.preset == "adamw";
+  if (command.json) {
+    print_json(radii, fits.estimator, relative, out);
+    return;
+  }
+  std::cout << estimator_note(fits.estimator) << "\n\n";
+  print_table(radii, relative);
+  for (const UnfittedLayer& layer : fits.unfitted) {
+    std::cout << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
+  }
+  if (relative) std::cout << "\nAn AdamW run tells the relation between the groups, not their size.\n";
+  std::cout << "\nradius = " << next.radius << " (preset " << next.preset
+            << ")\nnext run: gluon train --config " << out << '\n';
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tune", "Radii from the smoothness a run has recorded");
+  auto options = std::make_shared<TuneCommand>();
+  command->add_option("run", options->run, "Run directory")->required();
+  command->add_option("--lambda", options->fit.lambda, "Weight of samples above the line")
+      ->capture_default_str();
+  command->add_option("--skip-first", options->fit.skip_first, "Samples of each layer to leave out")
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Config for the next run (default: RUN/tuned.toml)");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { tune(*options); });
+}
+
+}  // namespace gluon::cli

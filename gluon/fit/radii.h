@@ -1,0 +1,34 @@
+// Radii from fits: how far theorem 1 would move each group of layers.
+//
+//   t = |g|* / (L0 + L1 |g|*)                                             (paper: theorem 1, and section "Experiments")
+//
+// A group is the layers of one role, which share a radius; its numbers are medians over its layers, and |g|* of a
+// layer is the median over its samples. What the answer is worth depends on the samples: with `consecutive` ones it
+// is about 0.7 of the radius that was used, whatever that was (docs/tuning.md).
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gluon/fit/fit.h"
+#include "gluon/smoothness/sample.h"
+
+namespace gluon {
+
+struct GroupRadius {
+  std::string group;
+  int64_t layers = 0;  // that were fitted
+  double l0 = 0;
+  double l1 = 0;
+  double gradient = 0;   // |g|*
+  double predicted = 0;  // t
+  double used = 0;       // the median of the samples' radii; NaN when they do not say
+};
+
+/// One entry per group, in the order of their first layer. `fits` are those of `trajectory`. Throws InputError when
+/// nothing was fitted.
+std::vector<GroupRadius> predict_radii(const Trajectory& trajectory, const TrajectoryFit& fits);
+
+}  // namespace gluon

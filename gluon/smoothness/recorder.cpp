@@ -1,0 +1,219 @@
+#include "gluon/smoothness/recorder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "gluon/check.h"
+#include "gluon/lmo/orthogonalize/orthogonalizer.h"
+#include "gluon/precision.h"
+#include "gluon/update/presets.h"
+
+namespace gluon {
+namespace {
+
+constexpr const char* kExact = "exact";
+
+// Block `index` of a stack, shaped as the block's part of its parameter.
+at::Tensor slot(const at::Tensor& stack, std::size_t index, const at::Tensor& like) {
+  return stack.select(0, static_cast<int64_t>(index)).view(like.sizes());
+}
+
+// <a, b> of each matrix, (c, m, n) -> (c).
+at::Tensor inner_products(const at::Tensor& a, const at::Tensor& b) {
+  const int64_t c = a.size(0);
+  return at::bmm(a.reshape({c, 1, -1}), b.reshape({c, -1, 1})).flatten();
+}
+
+std::vector<double> to_host(const at::Tensor& values) {
+  const at::Tensor host = values.to(at::kCPU, at::kDouble).contiguous();
+  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
+}
+
+}  // namespace
+
+void RecorderOptions::validate() const {
+  GLUON_CHECK(every >= 1, "Recorder: every must be >= 1, got ", every);
+  GLUON_CHECK(estimator != Estimator::kUnknown,
+              "Recorder: the estimator must be consecutive, full or same_batch, got unknown");
+  if (dual != kExact) (void)make_orthogonalizer(dual);
+}
+
+Geometry measuring_geometry(const Geometry& geometry) {
+  std::vector<Rule> rules;
+  for (const Rule& rule : geometry.rules()) {
+    if (!rule.norm.is_adamw()) rules.push_back(rule);
+  }
+  if (rules.size() < geometry.rules().size()) {
+    const Geometry fallback = presets::unscion();
+    rules.insert(rules.end(), fallback.rules().begin(), fallback.rules().end());
+  }
+  return Geometry(std::move(rules), geometry.momentum());
+}
+
+Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, RecorderOptions options)
+    : options_(std::move(options)) {
+  options_.validate();
+  samples_.estimator = options_.estimator;
+  const bool exact = options_.dual == kExact;
+  const std::vector<std::size_t> assignment = geometry.assign(layers);
+  using Key = std::tuple<int64_t, int64_t, std::string, at::ScalarType, std::string>;
+  std::map<Key, std::size_t> known;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    const Rule& rule = geometry.rules()[assignment[i]];
+    GLUON_CHECK(!rule.norm.is_adamw(), "Recorder: layer '", layer.name,
+                "' has no norm, its rule leaves it to AdamW; give a geometry that measures it");
+    for (Block& block : split_blocks(layer, rule.split)) {
+      NormPtr norm = rule.norm.resolve(block.shape, exact ? kDefaultOrthogonalizer : options_.dual);
+      const bool spectral = norm->name().find("spectral") != std::string::npos;
+      const std::string name = rule.norm.resolve(block.shape, kDefaultOrthogonalizer)->name();
+      samples_.layers.push_back({block.name,
+                                 std::string(role_name(layer.role)),
+                                 name,
+                                 spectral && !exact ? options_.dual : kExact,
+                                 {}});
+      const Key key{block.shape.rows, block.shape.cols, norm->name(), layer.parameter.scalar_type(),
+                    layer.parameter.device().str()};
+      const auto [entry, fresh] = known.emplace(key, groups_.size());
+      if (fresh) groups_.push_back({.norm = norm, .exact = exact || !spectral});
+      Group& group = groups_[entry->second];
+      slots_[block.name] = {entry->second, group.blocks.size()};
+      group.places.push_back(samples_.layers.size() - 1);
+      group.blocks.push_back(std::move(block));
+    }
+  }
+}
+
+bool Recorder::needs_reference(int64_t step) const {
+  return options_.estimator == Estimator::kSameBatch && step % options_.every == 0;
+}
+
+void Recorder::take_reference() {
+  const at::NoGradGuard no_grad;
+  for (Group& group : groups_) group.reference = group.gather_gradients();
+}
+
+void Recorder::before_step(int64_t step) {
+  const at::NoGradGuard no_grad;
+  if (open_) finish_pair(step);
+  if (step % options_.every == 0) begin_pair();
+}
+
+void Recorder::begin_pair() {
+  for (Group& group : groups_) {
+    GLUON_CHECK(options_.estimator != Estimator::kSameBatch || group.reference.stack.defined(),
+                "Recorder: same_batch needs take_reference() before the step");
+    group.gradients =
+        group.reference.stack.defined() ? std::exchange(group.reference, {}) : group.gather_gradients();
+    group.parameters = group.stack();
+    for (std::size_t i = 0; i < group.blocks.size(); ++i) {
+      const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
+      slot(group.parameters, i, parameter).copy_(parameter);
+    }
+    group.momentum = at::zeros_like(group.parameters);
+    group.radius = at::full({group.parameters.size(0)}, Sample::kMissing, group.parameters.options());
+  }
+  open_ = true;
+}
+
+void Recorder::after_step(const BatchStep& batch) {
+  if (!open_) return;
+  for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
+    const auto found = slots_.find(batch.blocks[i].name);
+    // A geometry that cuts this layer in another way measures no momentum.
+    if (found == slots_.end()) continue;
+    const auto [group, index] = found->second;
+    const auto from = static_cast<int64_t>(i);
+    groups_[group].momentum.select(0, static_cast<int64_t>(index)).copy_(batch.momentum[from]);
+    groups_[group].radius[static_cast<int64_t>(index)].copy_(batch.radius[from]);
+  }
+}
+
+void Recorder::finish_pair(int64_t step) {
+  for (Group& group : groups_) finish_group(group, step);
+  open_ = false;
+}
+
+void Recorder::finish_group(Group& group, int64_t step) {
+  const at::Tensor displaced = std::exchange(group.parameters, {}).neg_();
+  for (std::size_t i = 0; i < group.blocks.size(); ++i) {
+    const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
+    slot(displaced, i, parameter).add_(parameter);
+  }
+  auto [change, present] = std::exchange(group.gradients, {});
+  const at::Tensor length = group.norm->norm(displaced);
+  const at::Tensor alignment =
+      inner_products(change, displaced).neg_().div_(group.dual_norm(change).mul_(length));
+  const auto [latest, still_present] = group.gather_gradients();
+  change = change.neg_().add_(latest);
+  const at::Tensor momentum =
+      at::where(group.radius.isnan(), group.radius, group.dual_norm(std::exchange(group.momentum, {})));
+  // One transfer for all.
+  const std::vector<double> values =
+      to_host(at::cat({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
+                       std::exchange(group.radius, {})}));
+  const std::size_t count = group.blocks.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = [&](std::size_t row) { return values[row * count + i]; };
+    const double smoothness = value(0) / value(1);
+    // A layer without a gradient, or one that did not move, has no smoothness there.
+    if (!present[i] || !still_present[i] || !std::isfinite(smoothness)) continue;
+    samples_.layers[group.places[i]].samples.push_back({.step = step,
+                                                        .gradient_change = value(0),
+                                                        .displacement = value(1),
+                                                        .smoothness = smoothness,
+                                                        .gradient = value(2),
+                                                        .momentum = value(3),
+                                                        .alignment = value(4),
+                                                        .radius = value(5)});
+  }
+}
+
+at::Tensor Recorder::Group::stack() const {
+  const Block& block = blocks.front();
+  const at::Tensor& parameter = block.layer.parameter;
+  return at::empty({static_cast<int64_t>(blocks.size()), block.shape.rows, block.shape.cols},
+                   parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
+}
+
+Recorder::Gradients Recorder::Group::gather_gradients() const {
+  Gradients gathered{stack(), {}};
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const at::Tensor& whole = blocks[i].layer.parameter.grad();
+    gathered.present.push_back(whole.defined());
+    if (!whole.defined()) {
+      gathered.stack.select(0, static_cast<int64_t>(i)).zero_();
+      continue;
+    }
+    const at::Tensor gradient = blocks[i].of(whole);
+    slot(gathered.stack, i, gradient).copy_(gradient);
+  }
+  return gathered;
+}
+
+at::Tensor Recorder::Group::dual_norm(const at::Tensor& g) const {
+  return exact ? norm->dual_norm(g) : inner_products(g, norm->lmo(g)).neg_();
+}
+
+Trajectory Recorder::take_samples() {
+  Trajectory taken = samples_;
+  for (LayerTrajectory& layer : samples_.layers) layer.samples.clear();
+  return taken;
+}
+
+int64_t Recorder::bytes_held() const {
+  int64_t bytes = 0;
+  for (const Group& group : groups_) {
+    for (const at::Tensor& tensor :
+         {group.reference.stack, group.parameters, group.gradients.stack, group.momentum, group.radius}) {
+      if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace gluon

@@ -1,0 +1,57 @@
+// Sample: trajectory smoothness of one layer at one step, and the quantities it was made of.
+//
+//   Lhat_i[k] = |g_{k+1} - g_k|* / |X_{k+1} - X_k|                     (paper: trajectory smoothness)
+//
+// in the layer's norm and its dual. The paper's hypothesis is Lhat_i[k] ~ L0_i + L1_i |g_{k+1}|*; gluon/fit/fit.h
+// finds L0 and L1. Recorded by recorder.h, stored by trajectory_csv.h; paper_log.h reads the authors' own logs.
+
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gluon {
+
+/// Where g_k and g_{k+1} come from.
+enum class Estimator {
+  kConsecutive,  // each step's own batch: the paper's stochastic runs; measures mostly the noise between batches
+  kFull,         // the whole training set, both times: deterministic runs
+  kSameBatch,    // the NEXT step's batch at the old and at the new point: curvature without the noise
+  kUnknown,      // not written down, as in the authors' logs
+};
+
+/// "consecutive", "full", "same_batch", "unknown", and the inverse; throws InputError that lists them.
+std::string_view estimator_name(Estimator estimator);
+Estimator parse_estimator(std::string_view name);
+
+/// What a source does not know is NaN.
+struct Sample {
+  static constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+
+  int64_t step = 0;                   // k + 1: how many steps had been taken at g_{k+1}
+  double gradient_change = kMissing;  // |g_{k+1} - g_k|*
+  double displacement = kMissing;     // |X_{k+1} - X_k|
+  double smoothness = kMissing;       // Lhat = gradient_change / displacement
+  double gradient = kMissing;         // |g_{k+1}|*
+  double momentum = kMissing;         // |m_k|*, the input of the step's LMO
+  double alignment = kMissing;        // -<g_k, d> / (|g_k|* |d|), d = X_{k+1} - X_k: 1 is straight down
+  double radius = kMissing;           // t_k, schedule included; AdamW: its learning rate
+};
+
+struct LayerTrajectory {
+  std::string layer;        // the matrix's name, such as "blocks.0.attn.q.weight"
+  std::string group;        // role of the layer, the key of --radius: "hidden", "embedding", ...
+  std::string norm;         // the norm that measured, such as "scaled(2,spectral)"
+  std::string dual_method;  // how its dual was computed: "exact", or the orthogonalizer with steps
+  std::vector<Sample> samples;
+};
+
+struct Trajectory {
+  Estimator estimator = Estimator::kUnknown;
+  std::vector<LayerTrajectory> layers;
+};
+
+}  // namespace gluon

@@ -1,0 +1,64 @@
+// Guarantee: what one theorem of the paper promises for given constants, as numbers and as text for people.
+//
+//   constants of the layers, Delta0  ->  K(eps), the bound after K iterations, radii, momentum
+//
+// Every theorem is a function that returns a Guarantee: deterministic.h (theorem 1 and the Polyak-Lojasiewicz
+// theorem), stochastic.h (theorems 2 and 3), beside prior_rates.h (table 1). All are pure functions of
+// double. L0_i and L1_i are those of the paper's assumption "layer-wise (L0, L1)-smoothness",
+//
+//   |grad_i f(X) - grad_i f(Y)|* <= (L0_i + L1_i |grad_i f(X)|*) |X_i - Y_i|.
+//
+// Read literally it only holds for sums f = sum_i f_i(X_i): Y_i = X_i says that grad_i f does not depend on
+// the other layers. The proofs need it only for consecutive iterates, and so does whoever fits L0 and L1
+// along a run.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gluon::theory {
+
+struct LayerConstants {
+  double l0 = 0;
+  double l1 = 0;
+  std::optional<double> t;  // theorem 3's t_i; its own choice 1 / (12 L1) when not given
+  double noise_factor = 1;  // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
+};
+
+struct Constants {
+  std::vector<LayerConstants> layers;
+  double initial_gap = 0;  // Delta0 = f(X_0) - inf f
+
+  double sum_l0() const;
+  double max_l0() const;
+  double max_l1() const;
+  bool l1_is_zero() const;  // in all layers
+
+  /// Throws InputError, opened by `who`, unless there is a layer, Delta0 >= 0, and L0, L1 >= 0, not both 0.
+  void validate(std::string_view who) const;
+};
+
+struct Guarantee {
+  std::string theorem;                // "theorem 1"
+  std::string promise;                // "min over k < K of sum_i |grad_i f(X_k)|* <= eps"
+  std::string formula;                // "K = ceil(2 Delta0 sum L0 / eps^2 + 2 Delta0 max L1 / eps)"
+  std::string bound_formula;          // the smallest eps the theorem promises after K iterations
+  std::vector<double> weights;        // of |grad_i f|* in the promise; empty where f - inf f is promised
+  std::vector<std::string> radii;     // per layer, as make_radius() reads them
+  std::vector<double> largest_radii;  // per layer, over all gradients (infinity for L1 = 0)
+  std::string momentum = "none";      // as make_momentum() reads it
+  bool counts_steps = false;          // the promise is about X_K; otherwise about the best of X_0 .. X_{K-1}
+  std::function<double(double)> needed;  // eps > 0 -> the real number whose ceiling is K
+  std::function<double(double)> bound;   // K >= 1 -> eps
+
+  /// K, the smallest whole number the theorem promises `precision` for; at least 1 (0 where steps are
+  /// counted). Exact below 10^14. Throws InputError unless precision > 0 and K is finite.
+  double iterations(double precision) const;
+};
+
+}  // namespace gluon::theory

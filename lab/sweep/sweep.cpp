@@ -1,0 +1,171 @@
+#include "lab/sweep/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "gluon/check.h"
+#include "gluon/checkpoint/safetensors.h"
+#include "gluon/spec.h"
+#include "lab/train/experiment.h"
+#include "lab/train/trainer.h"
+
+namespace gluon::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// All combinations, the last axis fastest.
+std::vector<std::vector<double>> grid(const std::vector<SweepAxis>& axes) {
+  std::vector<std::vector<double>> cells{{}};
+  for (const SweepAxis& axis : axes) {
+    std::vector<std::vector<double>> longer;
+    for (const auto& cell : cells) {
+      for (const double radius : axis.radii) {
+        longer.push_back(cell);
+        longer.back().push_back(radius);
+      }
+    }
+    cells = std::move(longer);
+  }
+  return cells;
+}
+
+std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<double>& radii) {
+  std::string text;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    text += join(i == 0 ? "" : ",", axes[i].group, "=", number_text(radii[i]));
+  }
+  return text;
+}
+
+void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
+  std::string text;
+  for (const SweepAxis& axis : options.axes) text += axis.group + ",";
+  text += "val,loss,seconds\n";
+  for (const SweepCell& cell : cells) {
+    for (const double radius : cell.radii) text += number_text(radius) + ",";
+    text += join(number_text(cell.val), ",", number_text(cell.loss), ",", number_text(cell.seconds), "\n");
+  }
+  write_text_atomically(options.out / "sweep.csv", text);
+}
+
+// The result of a run that is there and complete.
+std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
+  const std::vector<LogRow> rows = RunDirectory::open(config.out).log();
+  if (rows.empty() || rows.back().step < config.steps || !rows.back().val) return std::nullopt;
+  return SweepCell{radii, *rows.back().val, rows.back().loss, rows.back().seconds};
+}
+
+// Goes on with the run in config.out, or starts it; nothing when it was stopped.
+std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii,
+                                    RunDirectory& directory, Progress& progress,
+                                    const std::atomic<bool>& stop) {
+  const Experiment experiment = make_experiment(config);
+  Trainer trainer(config, experiment.model, experiment.dataset);
+  if (fs::exists(directory.checkpoints()))
+    trainer.resume(load_checkpoint(directory.checkpoints()).checkpoint);
+  try {
+    const TrainSummary summary = trainer.run(directory, progress, stop);
+    if (summary.interrupted) return std::nullopt;
+    return SweepCell{radii, summary.val, summary.loss, summary.seconds};
+  } catch (const NonFiniteGradient&) {
+    progress.finish();
+    const std::vector<LogRow> rows = directory.log();
+    return SweepCell{radii, std::nan(""), rows.empty() ? std::nan("") : rows.back().loss,
+                     rows.empty() ? 0 : rows.back().seconds};
+  }
+}
+
+}  // namespace
+
+SweepAxis parse_axis(const std::string& text) {
+  const auto equals = text.find('=');
+  GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,radius,..., got '",
+              text, "'");
+  SweepAxis axis{text.substr(0, equals), {}};
+  std::istringstream values(text.substr(equals + 1));
+  for (std::string value; std::getline(values, value, ',');) {
+    const double radius = parse_number(value, "--radius " + axis.group);
+    GLUON_CHECK(std::find(axis.radii.begin(), axis.radii.end(), radius) == axis.radii.end(), "--radius ",
+                axis.group, ": ", value, " is given twice");
+    axis.radii.push_back(radius);
+  }
+  GLUON_CHECK(!axis.radii.empty(), "--radius ", axis.group, ": expected at least one radius");
+  return axis;
+}
+
+std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
+                                 const std::function<void(const std::string&)>& announce,
+                                 const std::atomic<bool>& stop) {
+  GLUON_CHECK(!options.axes.empty(), "sweep: expected --radius group=radius,radius,...");
+  const std::vector<std::vector<double>> cells = grid(options.axes);
+  std::vector<TrainConfig> configs;
+  for (const auto& radii : cells) {
+    TrainConfig cell = config;
+    cell.radius = radius_text(options.axes, radii);
+    cell.out = (options.out / cell.radius).string();
+    cell.validate();  // all of them before the first run
+    configs.push_back(std::move(cell));
+  }
+  std::vector<SweepCell> done;
+  for (std::size_t i = 0; i < cells.size() && !stop; ++i) {
+    const TrainConfig& cell = configs[i];
+    const std::string text = options.config_text(cell);
+    const bool there = fs::exists(fs::path(cell.out) / "config.toml");
+    RunDirectory directory = there ? RunDirectory::open(cell.out) : RunDirectory::create(cell.out, text);
+    GLUON_CHECK(directory.config() == text, "sweep: ", cell.out,
+                " holds a run with another config; choose another --out");
+    std::optional<SweepCell> result = finished_cell(cell, cells[i]);
+    announce(join("[", i + 1, "/", cells.size(), "] ", cell.radius, result ? "  is finished already" : ""));
+    if (!result) result = train_cell(cell, cells[i], directory, progress, stop);
+    if (!result) break;
+    done.push_back(*result);
+    write_csv(options, done);
+  }
+  return done;
+}
+
+std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell>& cells) {
+  const SweepCell* best = nullptr;
+  for (const SweepCell& cell : cells) {
+    if (std::isfinite(cell.val) && (best == nullptr || cell.val < best->val)) best = &cell;
+  }
+  const auto value_text = [&](const SweepCell* cell) {
+    if (cell == nullptr) return std::string("-");
+    std::ostringstream text;
+    text << std::fixed << std::setprecision(4) << cell->val << (cell == best ? "*" : " ");
+    return text.str();
+  };
+  const auto find = [&](const std::vector<double>& radii) {
+    const auto found =
+        std::find_if(cells.begin(), cells.end(), [&](const SweepCell& cell) { return cell.radii == radii; });
+    return found == cells.end() ? nullptr : &*found;
+  };
+  // The last axis across; alone it would be one long row, so it goes down.
+  const bool flat = options.axes.size() == 1;
+  const std::vector<SweepAxis> down(options.axes.begin(), options.axes.end() - (flat ? 0 : 1));
+  const std::vector<double> across = flat ? std::vector<double>{} : options.axes.back().radii;
+  std::ostringstream out;
+  for (const SweepAxis& axis : down) out << std::setw(12) << axis.group;
+  out << (flat ? "" : "  | " + options.axes.back().group);
+  for (const double radius : across) out << std::setw(11) << number_text(radius);
+  out << (flat ? "        val" : "") << '\n';
+  for (std::vector<double>& row : grid(down)) {
+    for (const double radius : row) out << std::setw(12) << number_text(radius);
+    out << (flat ? "" : "  | " + std::string(options.axes.back().group.size(), ' '));
+    if (flat) out << std::setw(11) << value_text(find(row));
+    for (const double radius : across) {
+      std::vector<double> cell = row;
+      cell.push_back(radius);
+      out << std::setw(11) << value_text(find(cell));
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,53 @@
+// Sweep: one run per cell of a grid of radii; the paper's heatmap.
+//
+//   OUT/hidden=0.01,embedding=0.5/     one run directory per cell
+//   OUT/sweep.csv                      a column per group, then val, loss, seconds; one row per finished cell
+//
+// A sweep resumes by being started again: finished cells are not redone, one that was cut goes on. A cell whose
+// gradients become NaN or Inf is recorded with val = nan.
+
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lab/train/config.h"
+#include "lab/train/progress.h"
+
+namespace gluon::lab {
+
+struct SweepAxis {
+  std::string group;
+  std::vector<double> radii;
+};
+
+/// "hidden=0.01,0.02,0.04". Throws InputError on anything else, and on a radius given twice.
+SweepAxis parse_axis(const std::string& text);
+
+struct SweepCell {
+  std::vector<double> radii;  // one per axis
+  double val = 0;             // validation loss at the end; NaN when the run diverged
+  double loss = 0;            // of the last step
+  double seconds = 0;
+};
+
+struct SweepOptions {
+  std::vector<SweepAxis> axes;
+  std::filesystem::path out;
+  std::function<std::string(const TrainConfig&)> config_text;  // what goes into config.toml
+};
+
+/// Runs the cells that are not finished, in order, and writes sweep.csv after each. Returns the finished cells; fewer
+/// than all when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, and on
+/// what a training run refuses.
+std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
+                                 const std::function<void(const std::string&)>& announce,
+                                 const std::atomic<bool>& stop);
+
+/// The cells as a table: validation losses, the last axis across when there are several; the best one marked.
+std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell>& cells);
+
+}  // namespace gluon::lab

@@ -1,0 +1,97 @@
+#include "lab/train/tuned_config.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "gluon/check.h"
+#include "gluon/spec.h"
+#include "gluon/update/presets.h"
+
+namespace gluon::lab {
+namespace {
+
+double middle(std::span<const GroupRadius> radii, double GroupRadius::*field) {
+  std::vector<double> values;
+  for (const GroupRadius& radius : radii) values.push_back(radius.*field);
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+bool has_group(std::span<const GroupRadius> radii, std::string_view group) {
+  return std::any_of(radii.begin(), radii.end(),
+                     [&](const GroupRadius& radius) { return radius.group == group; });
+}
+
+// The key of --radius for a group, as presets.h calls it.
+std::string key_of(const GroupRadius& radius, std::span<const GroupRadius> all) {
+  if (radius.group == "embedding" && has_group(all, "head")) return "untied_embedding";
+  if (radius.group == "scalar") return "vector";
+  return radius.group;
+}
+
+// "hidden=0.01,embedding=1" of all groups, each radius times its factor.
+std::string radius_text(std::span<const GroupRadius> radii,
+                        const std::function<double(const GroupRadius&)>& value) {
+  std::map<std::string, double> values;
+  for (const GroupRadius& radius : radii) values.emplace(key_of(radius, radii), value(radius));
+  std::string text;
+  for (const auto& [key, number] : values)
+    text += join(text.empty() ? "" : ",", key, "=", number_text(number));
+  return text;
+}
+
+double unscion_default(const std::string& group) {
+  const presets::UnscionOptions defaults;
+  if (group == "hidden") return defaults.hidden;
+  if (group == "conv") return defaults.conv;
+  if (group == "embedding") return defaults.embedding;
+  throw InputError(join("tune: expected hidden layers, convolutions or an embedding, got group ", group));
+}
+
+}  // namespace
+
+TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> radii) {
+  GLUON_CHECK(!radii.empty(), "tune: no radii");
+  GLUON_CHECK(run.smoothness_geometry.empty() || run.smoothness_geometry == run.preset ||
+                  (run.preset == "adamw" && run.smoothness_geometry == "unscion"),
+              "tune: the run was measured in the norms of ", run.smoothness_geometry, ", its preset is ",
+              run.preset, ": the radii do not carry over");
+  const auto predicted = [](const GroupRadius& radius) { return radius.predicted; };
+  TrainConfig next = run;
+  next.out.clear();
+  if (run.preset == "unscion") {
+    next.radius = radius_text(radii, predicted);
+  } else if (run.preset == "scion") {
+    // --radius gives the balls; a step moves by gamma times them.
+    const presets::ScionOptions defaults;
+    std::map<std::string, double> given = parse_radii(run.radius);
+    const auto factor = [&](const std::string& key, double own) {
+      return given.count(key) ? given[key] : own;
+    };
+    const double gamma = has_group(radii, "conv") && !has_group(radii, "hidden")
+                             ? factor("conv_gamma", defaults.conv_gamma)
+                             : factor("gamma", defaults.gamma);
+    next.radius = radius_text(radii, [&](const GroupRadius& radius) { return radius.predicted / gamma; });
+    for (const char* key : {"gamma", "conv_gamma"}) {
+      if (given.count(key)) next.radius += join(",", key, "=", number_text(given[key]));
+    }
+  } else if (run.preset == "muon") {
+    for (const GroupRadius& radius : radii) {
+      if (radius.group == "hidden" || radius.group == "conv")
+        next.radius = "hidden=" + number_text(radius.predicted);
+    }
+  } else if (run.preset == "deterministic_gluon") {
+    next.radius = join("L0=", number_text(middle(radii, &GroupRadius::l0)),
+                       ",L1=", number_text(middle(radii, &GroupRadius::l1)));
+  } else if (run.preset == "adamw") {
+    const double scale = unscion_default(radii.front().group) / radii.front().predicted;
+    next.preset = "unscion";
+    next.lr = 0;
+    next.radius = radius_text(radii, [&](const GroupRadius& radius) { return scale * radius.predicted; });
+  } else {
+    next.radius = "all=" + number_text(middle(radii, &GroupRadius::predicted));
+  }
+  return next;
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,212 @@
+#include "gluon/smoothness/recorder.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "gluon/fit/fit.h"
+#include "gluon/testing/problems.h"
+#include "gluon/update/optimizer.h"
+#include "gluon/update/presets.h"
+#include "tests/expect_error.h"
+
+namespace gluon {
+namespace {
+
+constexpr const char* kNorm = "scaled(2,spectral(svd))";
+constexpr double kFactor = 2;
+
+Geometry one_norm(const char* norm, double radius) {
+  return Geometry({{.norm = norm, .radius = radius}}, Momentum::none());
+}
+
+Problem single(std::shared_ptr<const LayerObjective> objective, at::Tensor start) {
+  return {{std::move(objective)}, {std::move(start)}};
+}
+
+// f = <(x - A) H, x - A> / 2 on a tall matrix: zH of an orthogonal direction z has nuclear norm tr(H).
+struct TallQuadratic {
+  at::Tensor curvature = at::tensor({0.5, 1.0, 3.0, 7.0}, at::kDouble);
+  Problem problem = single(std::make_shared<Quadratic>(at::zeros({9, 4}, at::kDouble), curvature),
+                           at::randn({9, 4}, at::kDouble));
+  double l0 = 11.5 / (kFactor * kFactor);
+};
+
+// Takes `steps` steps; `disturb` adds the noise of the batch with that number to the gradients.
+Trajectory record(const Problem& problem, const Geometry& geometry, const RecorderOptions& options,
+                  int64_t steps, const std::function<void(std::span<const Layer>, int64_t)>& disturb = {}) {
+  const std::vector<Layer> layers = problem.layers();
+  const auto recorder = std::make_shared<Recorder>(layers, measuring_geometry(geometry), options);
+  Optimizer optimizer(layers, geometry);
+  optimizer.add_observer(recorder);
+  const auto gradients = [&](int64_t batch) {
+    problem.write_gradients(layers);
+    if (disturb) disturb(layers, batch);
+  };
+  for (int64_t k = 0; k < steps; ++k) {
+    if (recorder->needs_reference(k)) {
+      gradients(k + 1);
+      recorder->take_reference();
+    }
+    gradients(k);
+    optimizer.step();
+  }
+  return recorder->take_samples();
+}
+
+void add_noise(std::span<const Layer> layers, int64_t batch) {
+  at::manual_seed(static_cast<uint64_t>(batch));
+  for (const Layer& layer : layers) layer.parameter.mutable_grad() += at::randn_like(layer.parameter);
+}
+
+TEST(Recorder, MeasuresTheCurvatureOfAQuadratic) {
+  const TallQuadratic tall;
+  const Trajectory trajectory =
+      record(tall.problem, one_norm(kNorm, 0.01), {.every = 1, .estimator = Estimator::kFull}, 20);
+  ASSERT_EQ(trajectory.layers.size(), 1);
+  const LayerTrajectory& layer = trajectory.layers[0];
+  EXPECT_EQ(layer.layer, "layer0");
+  EXPECT_EQ(layer.group, "hidden");
+  EXPECT_EQ(layer.norm, kNorm);
+  EXPECT_EQ(layer.dual_method, "exact");
+  ASSERT_EQ(layer.samples.size(), 19);
+  for (std::size_t i = 0; i < layer.samples.size(); ++i) {
+    const Sample& sample = layer.samples[i];
+    EXPECT_EQ(sample.step, static_cast<int64_t>(i) + 1);
+    EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
+    EXPECT_NEAR(sample.displacement, 0.01, 1e-12);
+    EXPECT_NEAR(sample.radius, 0.01, 1e-15);
+    EXPECT_NEAR(sample.alignment, 1, 1e-12);
+  }
+  EXPECT_NEAR(fit_trajectory(trajectory).layers[0].fit.l0 / tall.l0, 1, 1e-6);
+}
+
+TEST(Recorder, MeasuresL1WhereL0IsZero) {
+  const at::Tensor slope = at::randn({5, 3}, at::kDouble);
+  const double size = make_norm(kNorm)->dual_norm(slope.unsqueeze(0)).item<double>();  // |C|*
+  const double radius = 1e-3 / size;
+  const Problem problem = single(std::make_shared<Exponential>(slope), at::zeros({5, 3}, at::kDouble));
+  const Trajectory trajectory =
+      record(problem, one_norm(kNorm, radius), {.every = 5, .estimator = Estimator::kFull}, 500);
+  const Fit fit = fit_trajectory(trajectory).layers[0].fit;
+  EXPECT_NEAR(fit.l1 / size, 1, 1e-3);
+  EXPECT_NEAR(fit.l1 / (std::expm1(1e-3) / radius), 1, 1e-9);
+  EXPECT_NEAR(fit.l0, 0, 1e-6);
+}
+
+TEST(Recorder, TheSameBatchSeesCurvatureWhereConsecutiveOnesSeeNoise) {
+  const TallQuadratic tall;
+  const Geometry geometry = one_norm(kNorm, 1e-3);
+  const auto same =
+      record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kSameBatch}, 20, add_noise);
+  ASSERT_EQ(same.layers[0].samples.size(), 7);
+  for (const Sample& sample : same.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
+  const auto consecutive =
+      record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kConsecutive}, 20, add_noise);
+  for (const Sample& sample : consecutive.layers[0].samples) EXPECT_GT(sample.smoothness, 10 * tall.l0);
+}
+
+TEST(Recorder, TheSameBatchWorksAtEveryStep) {
+  const TallQuadratic tall;
+  const auto trajectory = record(tall.problem, one_norm(kNorm, 1e-3),
+                                 {.every = 1, .estimator = Estimator::kSameBatch}, 6, add_noise);
+  ASSERT_EQ(trajectory.layers[0].samples.size(), 5);
+  for (const Sample& sample : trajectory.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
+}
+
+TEST(Recorder, AnOrthogonalizerComesCloseToTheExactDual) {
+  const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
+  const Problem problem = make_problem("quadratic", shapes, 3);
+  const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
+  const auto exact = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull}, 4);
+  const auto close = record(problem, geometry,
+                            {.every = 1, .estimator = Estimator::kFull, .dual = "polar_express:10:1e-4"}, 4);
+  EXPECT_EQ(close.layers[0].dual_method, "polar_express:10:1e-4");
+  EXPECT_EQ(close.layers[0].norm, exact.layers[0].norm);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(close.layers[0].samples[i].smoothness / exact.layers[0].samples[i].smoothness, 1, 1e-3);
+  }
+}
+
+TEST(Recorder, AdamWIsMeasuredInTheNormsGiven) {
+  const std::vector<MatrixShape> shapes{
+      {.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}};
+  const Problem problem = make_problem("quadratic", shapes, 1);
+  for (const Geometry& geometry : {presets::adamw(0.01), presets::muon()}) {
+    const auto trajectory = record(problem, geometry, {.every = 2, .estimator = Estimator::kFull}, 5);
+    ASSERT_EQ(trajectory.layers.size(), 3);
+    for (const LayerTrajectory& layer : trajectory.layers) {
+      ASSERT_EQ(layer.samples.size(), 2) << layer.layer;
+      EXPECT_GT(layer.samples[1].momentum, 0);
+      EXPECT_GT(layer.samples[1].alignment, 0);
+      EXPECT_LE(layer.samples[1].alignment, 1 + 1e-9);
+      EXPECT_GT(layer.samples[1].radius, 0);
+    }
+  }
+}
+
+TEST(Recorder, ARunWithItEndsInTheSameWeightsAndHoldsNothing) {
+  const std::vector<MatrixShape> shapes{{.rows = 6, .cols = 4}, {.rows = 4, .cols = 4}};
+  const Problem problem = make_problem("mixed", shapes, 2);
+  for (const char* preset : {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "adamw"}) {
+    const Geometry geometry = presets::make(preset);
+    const std::vector<Layer> plain = problem.layers();
+    const std::vector<Layer> watched = problem.layers();
+    Optimizer plain_optimizer(plain, geometry);
+    Optimizer watched_optimizer(watched, geometry);
+    const auto recorder =
+        std::make_shared<Recorder>(watched, presets::normalized_descent(), RecorderOptions{.every = 2});
+    watched_optimizer.add_observer(recorder);
+    for (int64_t k = 0; k < 6; ++k) {
+      problem.write_gradients(plain);
+      problem.write_gradients(watched);
+      plain_optimizer.step();
+      watched_optimizer.step();
+      if (k % 2 == 0) {
+        EXPECT_EQ(recorder->bytes_held(), (3 * (24 + 16) + 2) * 8) << preset;
+      } else {
+        EXPECT_EQ(recorder->bytes_held(), 0) << preset;
+      }
+    }
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_TRUE(plain[i].parameter.equal(watched[i].parameter)) << preset;
+    }
+    EXPECT_EQ(recorder->take_samples().layers[0].samples.size(), 3) << preset;
+    EXPECT_TRUE(recorder->take_samples().layers[0].samples.empty());
+  }
+}
+
+TEST(Recorder, LeavesOutLayersThatDidNotMove) {
+  const std::vector<MatrixShape> shapes{
+      {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
+  const Problem problem = make_problem("quadratic", shapes, 4);
+  const std::vector<Layer> layers = problem.layers();
+  Optimizer optimizer(layers, one_norm(kNorm, 0.1), {.warn = [](const std::string&) {}});
+  const auto recorder = std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1), RecorderOptions{.every = 1});
+  optimizer.add_observer(recorder);
+  for (int k = 0; k < 3; ++k) {
+    problem.write_gradients(layers);
+    layers[0].parameter.mutable_grad() = at::Tensor();
+    if (k == 0) layers[1].parameter.mutable_grad().zero_();
+    optimizer.step();
+  }
+  const Trajectory trajectory = recorder->take_samples();
+  EXPECT_EQ(trajectory.layers[0].samples.size(), 0);
+  EXPECT_EQ(trajectory.layers[1].samples.size(), 1);
+  EXPECT_EQ(trajectory.layers[2].samples.size(), 2);
+}
+
+TEST(Recorder, RefusesWhatItCannotMeasure) {
+  const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}};
+  const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
+  EXPECT_INPUT_ERROR(Recorder(layers, presets::adamw()), "layer 'layer0' has no norm");
+  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.every = 0}), "every must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
+                     "must be consecutive, full or same_batch");
+  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.dual = "lanczos"}), "lanczos");
+  Recorder recorder(layers, presets::unscion(), {.estimator = Estimator::kSameBatch});
+  EXPECT_INPUT_ERROR(recorder.before_step(0), "same_batch needs take_reference() before the step");
+}
+
+}  // namespace
+}  // namespace gluon

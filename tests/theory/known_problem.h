@@ -1,0 +1,137 @@
+// KnownProblem: a problem with known constants (gluon/testing/problems.h), one norm for all layers, and what
+// theorems need to know about it; Descent runs gluon::Optimizer on it with the radii of a guarantee.
+
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gluon/radius/radius.h"
+#include "gluon/testing/problems.h"
+#include "gluon/theory/guarantee.h"
+#include "gluon/update/optimizer.h"
+
+namespace gluon {
+
+inline double dual_of(const Norm& norm, const at::Tensor& g) {
+  return norm.dual_norm(g.unsqueeze(0)).item<double>();
+}
+
+struct KnownProblem {
+  KnownProblem(const std::string& norm, const std::string& kind, const std::vector<MatrixShape>& shapes)
+      : problem(make_problem(kind, shapes)), norm_name(norm) {
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      norms.push_back(make_norm(norm, shapes[i]));
+      const Smoothness smoothness = problem.objectives[i]->smoothness(*norms[i]);
+      constants.layers.push_back({.l0 = smoothness.l0, .l1 = smoothness.l1});
+    }
+    constants.initial_gap = problem.value(problem.layers()) - problem.infimum();
+  }
+
+  // |grad_i f|* of every layer.
+  std::vector<double> duals(const std::vector<Layer>& layers) const {
+    std::vector<double> result;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      result.push_back(dual_of(*norms[i], problem.objectives[i]->gradient(layers[i].parameter)));
+    }
+    return result;
+  }
+
+  Problem problem;
+  std::string norm_name;
+  std::vector<NormPtr> norms;
+  theory::Constants constants;
+};
+
+// The stochastic gradient in place of `gradient`.
+using Noise = std::function<at::Tensor(const at::Tensor& gradient, const Norm&, at::Generator&)>;
+
+// A random matrix with the given dual norm; as likely as its negative, so that its mean is zero.
+inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, double dual,
+                                   at::Generator& generator) {
+  const at::Tensor random = at::randn(like.sizes(), generator, at::TensorOptions(at::kDouble));
+  return random * (dual / dual_of(norm, random));
+}
+
+// Gluon as the guarantee wants it, through the optimizer people use.
+class Descent {
+ public:
+  Descent(const KnownProblem& known, const theory::Guarantee& guarantee, Noise noise = nullptr,
+          uint64_t seed = 0)
+      : known_(known),
+        layers_(known.problem.layers()),
+        optimizer_(make_optimizer(guarantee)),
+        noise_(std::move(noise)),
+        generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {
+    evaluate();
+  }
+
+  void step() {
+    optimizer_.step();
+    evaluate();
+  }
+
+  const std::vector<Layer>& layers() const { return layers_; }
+  double value() const { return value_; }
+  double gap() const { return value_ - known_.problem.infimum(); }
+  const std::vector<double>& duals() const { return duals_; }              // |grad_i f|*
+  const std::vector<double>& noisy_duals() const { return noisy_duals_; }  // |g_i|*, what the step sees
+
+  // sum_i w_i |grad_i f|*
+  double measure(const std::vector<double>& weights) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * duals_[i];
+    return sum;
+  }
+
+ private:
+  Optimizer make_optimizer(const theory::Guarantee& guarantee) const {
+    std::vector<Rule> rules;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      rules.push_back(
+          {.pattern = layers_[i].name, .norm = known_.norm_name, .radius = make_radius(guarantee.radii[i])});
+    }
+    return Optimizer(layers_, Geometry(std::move(rules)), {.momentum = make_momentum(guarantee.momentum)});
+  }
+
+  void evaluate() {
+    known_.problem.write_gradients(layers_);
+    value_ = known_.problem.value(layers_);
+    duals_ = known_.duals(layers_);
+    noisy_duals_ = duals_;
+    if (!noise_) return;
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      at::Tensor& gradient = layers_[i].parameter.mutable_grad();
+      gradient = noise_(gradient, *known_.norms[i], generator_);
+      noisy_duals_[i] = dual_of(*known_.norms[i], gradient);
+    }
+  }
+
+  const KnownProblem& known_;
+  std::vector<Layer> layers_;
+  Optimizer optimizer_;
+  Noise noise_;
+  at::Generator generator_;
+  double value_ = 0;
+  std::vector<double> duals_, noisy_duals_;
+};
+
+// How many iterates X_0, X_1, ... it took until the mean over the runs of measure() was at most `precision`;
+// `most` + 1 when they were not enough.
+inline double iterations_until(std::vector<Descent>& runs, double precision, double most,
+                               const std::function<double(const Descent&)>& measure) {
+  for (double count = 1; count <= most; ++count) {
+    double mean = 0;
+    for (const Descent& run : runs) mean += measure(run) / static_cast<double>(runs.size());
+    if (mean <= precision) return count;
+    for (Descent& run : runs) run.step();
+  }
+  return most + 1;
+}
+
+}  // namespace gluon
