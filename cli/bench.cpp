@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/smoothness.h"
 #include "benchmarks/step.h"
 #include "benchmarks/train.h"
 #include "cli/commands.h"
@@ -81,6 +82,35 @@ void print_table(const lab::TrainConfig& config, const benchmarks::TrainResult& 
             << "peak memory " << result.peak_megabytes << " MB\n";
 }
 
+void print_json(const lab::TrainConfig& config, const benchmarks::SmoothnessResult& result) {
+  const nlohmann::json json = {
+      {"benchmark", "smoothness"},
+      {"model", config.model},
+      {"preset", config.preset},
+      {"every", config.smoothness_every},
+      {"estimator", estimator_name(config.estimator())},
+      {"threads", result.threads},
+      {"plain_ms", result.plain_milliseconds},
+      {"recorded_ms", result.recorded_milliseconds},
+      {"overhead", result.overhead},
+      {"bytes_during", result.bytes_during},
+      {"bytes_after", result.bytes_after},
+  };
+  std::cout << json.dump(2) << '\n';
+}
+
+void print_table(const lab::TrainConfig& config, const benchmarks::SmoothnessResult& result) {
+  std::cout << "recording smoothness every " << config.smoothness_every << " steps, "
+            << estimator_name(config.estimator()) << ", " << config.model << ", " << config.preset << ", "
+            << config.device << ", " << result.threads << " threads\n\n"
+            << std::fixed << std::setprecision(1) << "without     " << result.plain_milliseconds << " ms per "
+            << config.smoothness_every << " steps\n"
+            << "with        " << result.recorded_milliseconds << " ms\n"
+            << "overhead    " << std::setprecision(2) << 100 * result.overhead << " %\n"
+            << "copies      " << std::setprecision(1) << static_cast<double>(result.bytes_during) / (1 << 20)
+            << " MB during a pair, " << result.bytes_after << " bytes after it\n";
+}
+
 template <typename Options, typename Result>
 void print(bool as_json, const Options& options, const Result& result) {
   as_json ? print_json(options, result) : print_table(options, result);
@@ -114,15 +144,32 @@ void add_train_steps(CLI::App& bench) {
       [config, repeats, json] { print(*json, *config, benchmarks::run_train(*config, *repeats)); });
 }
 
+void add_smoothness(CLI::App& bench) {
+  CLI::App* smoothness =
+      bench.add_subcommand("smoothness", "What recording costs; takes the flags of gluon train");
+  auto config = std::make_shared<lab::TrainConfig>();
+  config->smoothness_every = 50;
+  auto windows = std::make_shared<int64_t>(5);
+  auto json = std::make_shared<bool>(false);
+  add_train_options(*smoothness, *config);
+  smoothness->add_option("--windows", *windows, "Timed windows per side; the medians count")
+      ->capture_default_str();
+  smoothness->add_flag("--json", *json, "Print JSON");
+  smoothness->callback(
+      [config, windows, json] { print(*json, *config, benchmarks::run_smoothness(*config, *windows)); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Time ours beside a reference in the same run");
   bench->callback([bench] {
-    if (bench->get_subcommands().empty()) throw InputError("bench: name what to measure: step or train");
+    if (bench->get_subcommands().empty())
+      throw InputError("bench: name what to measure: step, train or smoothness");
   });
   add_step(*bench);
   add_train_steps(*bench);
+  add_smoothness(*bench);
 }
 
 }  // namespace gluon::cli

@@ -113,6 +113,7 @@ void add_tune(CLI::App& app) {
   command->add_option("run", options->run, "Run directory")->required();
   command->add_option("--lambda", options->fit.lambda, "Weight of samples above the line")
       ->capture_default_str();
+  command->add_flag("--l0-zero", options->fit.l0_zero, "Fit L1 alone, L0 = 0");
   command->add_option("--skip-first", options->fit.skip_first, "Samples of each layer to leave out")
       ->capture_default_str();
   command->add_option("--out", options->out, "Config for the next run (default: RUN/tuned.toml)");

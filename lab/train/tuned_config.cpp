@@ -2,13 +2,21 @@
 
 #include <algorithm>
 #include <functional>
+#include <iomanip>
+#include <sstream>
 
 #include "gluon/check.h"
-#include "gluon/spec.h"
 #include "gluon/update/presets.h"
 
 namespace gluon::lab {
 namespace {
+
+// Four digits: a measured radius has no more.
+std::string short_text(double value) {
+  std::ostringstream text;
+  text << std::setprecision(4) << value;
+  return text.str();
+}
 
 double middle(std::span<const GroupRadius> radii, double GroupRadius::*field) {
   std::vector<double> values;
@@ -36,7 +44,7 @@ std::string radius_text(std::span<const GroupRadius> radii,
   for (const GroupRadius& radius : radii) values.emplace(key_of(radius, radii), value(radius));
   std::string text;
   for (const auto& [key, number] : values)
-    text += join(text.empty() ? "" : ",", key, "=", number_text(number));
+    text += join(text.empty() ? "" : ",", key, "=", short_text(number));
   return text;
 }
 
@@ -73,23 +81,23 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
                              : factor("gamma", defaults.gamma);
     next.radius = radius_text(radii, [&](const GroupRadius& radius) { return radius.predicted / gamma; });
     for (const char* key : {"gamma", "conv_gamma"}) {
-      if (given.count(key)) next.radius += join(",", key, "=", number_text(given[key]));
+      if (given.count(key)) next.radius += join(",", key, "=", short_text(given[key]));
     }
   } else if (run.preset == "muon") {
     for (const GroupRadius& radius : radii) {
       if (radius.group == "hidden" || radius.group == "conv")
-        next.radius = "hidden=" + number_text(radius.predicted);
+        next.radius = "hidden=" + short_text(radius.predicted);
     }
   } else if (run.preset == "deterministic_gluon") {
-    next.radius = join("L0=", number_text(middle(radii, &GroupRadius::l0)),
-                       ",L1=", number_text(middle(radii, &GroupRadius::l1)));
+    next.radius = join("L0=", short_text(middle(radii, &GroupRadius::l0)),
+                       ",L1=", short_text(middle(radii, &GroupRadius::l1)));
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";
     next.lr = 0;
     next.radius = radius_text(radii, [&](const GroupRadius& radius) { return scale * radius.predicted; });
   } else {
-    next.radius = "all=" + number_text(middle(radii, &GroupRadius::predicted));
+    next.radius = "all=" + short_text(middle(radii, &GroupRadius::predicted));
   }
   return next;
 }

@@ -26,7 +26,7 @@ expect() {
 expect 0 "bench" --help
 expect 0 "0." --version
 expect 0 "Usage: gluon"
-expect 2 "bench: name what to measure: step or train" bench
+expect 2 "bench: name what to measure: step, train or smoothness" bench
 expect 2 "frobnicate" frobnicate
 expect 2 "--frobnicate" bench step --frobnicate
 expect 2 "unknown model 'gpt9'; allowed are gpt124m, gpt1b3, cnn" bench step --model gpt9
@@ -39,7 +39,8 @@ expect 2 "--threads" bench step --threads 0
 expect 0 "ratio reference/ours" bench step --model cnn --layers 2 --repeats 1
 expect 0 '"ratio":' bench step --model cnn --layers 1 --repeats 1 --json
 
-small=(--layers 1 --width 32 --heads 2 --seq 32 --batch 4 --steps 4)
+shape=(--layers 1 --width 32 --heads 2 --seq 32 --batch 4)
+small=("${shape[@]}" --steps 4)
 expect 0 '"tokens_per_second":' bench train --layers 1 --width 32 --heads 2 --seq 32 --repeats 1 --json
 expect 2 "data: name what to do: tokenize or inspect" data
 expect 2 "cannot open file" data inspect "$work/missing"
@@ -65,6 +66,25 @@ grep -q '^steps=4$' "$work/run/config.toml" || { echo "FAILED: config.toml keeps
 expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
+
+# Smoothness: record, fit, tune, train with the tuned config, sweep.
+expect 0 "gluon fit $work/recorded" train "${shape[@]}" --steps 8 --smoothness-every 2 --out "$work/recorded"
+expect 0 "estimator: same_batch" fit "$work/recorded"
+expect 0 "next run: gluon train --config $work/recorded/tuned.toml" tune "$work/recorded"
+expect 0 '"estimator": "same_batch"' tune "$work/recorded" --json --out "$work/tuned.toml"
+expect 0 "finished after 8 steps" train --config "$work/tuned.toml" --out "$work/tuned"
+expect 0 "gluon fit $work/noisy" train "${shape[@]}" --steps 8 --smoothness-every 2 --smoothness-mode consecutive --out "$work/noisy"
+expect 0 "near 0.7 whatever radius was used" tune "$work/noisy"
+expect 0 "gluon fit $work/adam" train "${shape[@]}" --steps 8 --preset adamw --smoothness-every 2 --out "$work/adam"
+expect 0 "the relation between the groups, not their size" tune "$work/adam"
+expect 2 "holds no smoothness.csv" tune "$work/run"
+expect 2 "holds no run" tune "$work/nowhere"
+expect 2 "--smoothness-mode full goes with --full-batch" train "${small[@]}" --smoothness-every 2 --smoothness-mode full
+expect 0 "validation loss after 4 steps" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
+expect 0 "[4/4] hidden=0.02,embedding=1  is finished already" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
+expect 2 "holds a run with another config" sweep "${small[@]}" --seed 1 --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
+expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
+expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
 
 # Foreign and damaged data.
 : >"$work/empty.txt"

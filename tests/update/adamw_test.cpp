@@ -31,6 +31,23 @@ TEST(AdamW, ThreeStepsOfTheFormula) {
   }
 }
 
+TEST(AdamW, ClippingScalesAllGradientsAndLeavesThemAsTheyAre) {
+  const auto run = [](double clip, double factor) {
+    std::vector<Layer> layers{{"a", at::zeros({2}, at::kDouble), Role::kVector},
+                              {"b", at::zeros({1}, at::kDouble), Role::kVector}};
+    AdamW adamw({.eps = 1, .clip = clip});  // a large eps makes the size of the gradient count
+    for (const Layer& layer : layers) adamw.add_layer(layer, 0.1, 0);
+    layers[0].parameter.mutable_grad() = at::tensor({3.0, 0.0}, at::kDouble) * factor;
+    layers[1].parameter.mutable_grad() = at::tensor({4.0}, at::kDouble) * factor;
+    adamw.step(1);
+    EXPECT_EQ(layers[1].parameter.grad()[0].item<double>(), 4 * factor);
+    return at::cat({layers[0].parameter, layers[1].parameter});
+  };
+  EXPECT_TRUE(run(2, 1).allclose(run(0, 2.0 / 5), 1e-6));  // |(3, 0, 4)| = 5
+  EXPECT_TRUE(run(5.1, 1).equal(run(0, 1)));
+  EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0, got -1");
+}
+
 TEST(AdamW, TheFirstStepIsTheSignTimesTheRate) {
   Layer layer{"w", at::zeros({3}, at::kDouble), Role::kVector};
   AdamW adamw({});

@@ -77,6 +77,23 @@ TEST(TrainConfig, BadValuesAreNamed) {
                      "--radius: expected a number, got 'x'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.full_batch = true, c.accumulate = 2; }).validate(),
                      "exclude each other");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.vocabulary = -1; }).validate(), "--vocabulary must be >= 1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_every = -1; }).validate(),
+                     "--smoothness-every must be >= 1, or 0 for no samples, got -1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "fancy"; }).validate(), "fancy");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "full"; }).validate(),
+                     "--smoothness-mode full goes with --full-batch");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.full_batch = true, c.smoothness_mode = "same_batch"; }).validate(),
+                     "--smoothness-mode full goes with --full-batch");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_geometry = "lion"; }).validate(), "unknown name 'lion'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_dual = "qr"; }).validate(), "'qr'");
+}
+
+TEST(TrainConfig, TheEstimatorFollowsTheBatch) {
+  TrainConfig config;
+  EXPECT_EQ(config.estimator(), Estimator::kSameBatch);
+  config.full_batch = true;
+  EXPECT_EQ(config.estimator(), Estimator::kFull);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lab/train/run_directory.h"
 
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -48,6 +49,25 @@ TEST(RunDirectory, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
   EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "file/run", "a"), "cannot make");
+}
+
+TEST(RunDirectory, TheLogReadsBack) {
+  const TemporaryFolder folder;
+  RunDirectory run = RunDirectory::create(folder.path() / "run", "");
+  EXPECT_TRUE(run.log().empty());
+  run.append(row(1, std::nan("")));
+  run.append(row(2, 0.75));
+  const std::vector<LogRow> rows = run.log();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(std::isnan(*rows[0].val));
+  EXPECT_EQ(rows[1].step, 2);
+  EXPECT_EQ(rows[1].tokens, 200);
+  EXPECT_EQ(rows[1].loss, 0.5);
+  EXPECT_EQ(rows[1].val, 0.75);
+  EXPECT_EQ(rows[1].seconds, 1);
+  EXPECT_EQ(rows[1].radii, (std::vector<std::pair<std::string, double>>{{"hidden", 0.25}}));
+  std::ofstream(folder.path() / "run/log.csv", std::ios::app) << "3,4\n";
+  EXPECT_INPUT_ERROR(run.log(), "log.csv line 4 has 2 cells, the header 6");
 }
 
 TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {

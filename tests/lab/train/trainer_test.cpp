@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "gluon/smoothness/trajectory.h"
 #include "lab/data/token_dataset.h"
 #include "lab/models/zoo.h"
 #include "lab/train/experiment.h"
@@ -79,6 +80,38 @@ TEST(Trainer, ResumesBitForBit) {
     run(second, folder.path() / "run", true);
     EXPECT_EQ(second.steps_taken(), 12);
     expect_same_model(second, whole);
+  }
+}
+
+TEST(Trainer, SamplesSurviveAKillAndAResume) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  config.smoothness_every = 2;
+  Trainer whole = make_trainer(config);
+  run(whole, folder.path() / "whole");
+  const Trajectory expected = read_trajectory(folder.path() / "whole");
+  ASSERT_EQ(expected.layers.size(), whole.optimizer().layers().size());
+  EXPECT_EQ(expected.estimator, Estimator::kSameBatch);
+  // The layers behind projections that start at zero first move at step 1.
+  EXPECT_EQ(expected.layers[0].samples.size() + expected.layers.back().samples.size(), 11u);
+
+  TrainConfig half = config;
+  half.schedule = config.resolved_schedule().name();
+  half.steps = 8;
+  Trainer first = make_trainer(half);
+  run(first, folder.path() / "run");
+  Trainer second = make_trainer(config);
+  second.resume(load_checkpoint(folder.path() / "run/checkpoint").checkpoint);
+  run(second, folder.path() / "run", true);
+  const Trajectory resumed = read_trajectory(folder.path() / "run");
+  for (std::size_t i = 0; i < expected.layers.size(); ++i) {
+    const auto& [layer, group, norm, dual, samples] = expected.layers[i];
+    EXPECT_EQ(resumed.layers[i].layer, layer);
+    ASSERT_EQ(resumed.layers[i].samples.size(), samples.size());
+    for (std::size_t k = 0; k < samples.size(); ++k) {
+      EXPECT_EQ(resumed.layers[i].samples[k].step, samples[k].step);
+      EXPECT_EQ(resumed.layers[i].samples[k].smoothness, samples[k].smoothness);
+    }
   }
 }
 

@@ -1,0 +1,231 @@
+#include "gluon/kernels/cuda/cross_entropy.h"
+
+#include <algorithm>
+
+#include "gluon/kernels/cuda/reduce.cuh"
+#include "gluon/kernels/cuda/vector_io.cuh"
+
+namespace gluon::cuda {
+namespace {
+
+constexpr float kLog2E = 1.4426950408889634F;
+constexpr float kLn2 = 0.6931471805599453F;
+constexpr float kLowest = -3.0e38F;  // below every finite logit's maximum, without the NaN of inf - inf
+
+__device__ float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// The sum of exp(x - largest) over some entries.
+struct Softmax {
+  float largest, sum;
+};
+
+struct Combine {
+  __device__ Softmax operator()(Softmax a, Softmax b) const {
+    const float largest = fmaxf(a.largest, b.largest);
+    return {largest, a.sum * power_of_two((a.largest - largest) * kLog2E) +
+                         b.sum * power_of_two((b.largest - largest) * kLog2E)};
+  }
+};
+
+// Over one warp, then over the warps; `shared` has a place for each. Fixed order.
+template <int Threads>
+__device__ Softmax combine_block(Softmax value, Softmax* shared) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value = Combine()(value, {__shfl_xor_sync(0xffffffffu, value.largest, offset),
+                              __shfl_xor_sync(0xffffffffu, value.sum, offset)});
+  }
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  const int lane = threadIdx.x % 32;
+  value = lane < Threads / 32 ? shared[lane] : Softmax{kLowest, 0};
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    value = Combine()(value, {__shfl_xor_sync(0xffffffffu, value.largest, offset),
+                              __shfl_xor_sync(0xffffffffu, value.sum, offset)});
+  }
+  return value;
+}
+
+__device__ float loss_of(Softmax total, float label_logit) {
+  return total.largest - label_logit + kLn2 * log2f(total.sum);
+}
+
+// ---- Hopper: one block per multiprocessor, which takes every gridDim.x-th row. Two rows of shared memory are filled
+// by bulk copies ahead of the work; 640 threads hold up to 10 packs of 8 entries each in registers, so a buffer is free
+// again as soon as it was read. 640 x 10 x 8 = 51200 entries; GPT-2's 50304 fill 98 % of them.
+
+constexpr int kThreads = 640;
+constexpr int kPacks = 10;
+constexpr int kBuffers = 2;
+
+__device__ unsigned shared_address(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
+
+__device__ void barrier_init(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
+}
+
+__device__ void barrier_wait(uint64_t* barrier, unsigned phase) {
+  unsigned done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n"
+        "}\n"
+        : "=r"(done)
+        : "r"(shared_address(barrier)), "r"(phase)
+        : "memory");
+  }
+}
+
+__device__ void fetch_row(void* buffer, const void* row, unsigned bytes, uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(buffer)),
+      "l"(row), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+
+using Eight = Packed<8, __nv_bfloat16>;
+
+__device__ float largest_of(const Eight& pack) {
+  const auto* pairs = reinterpret_cast<const __nv_bfloat162*>(pack.entries);
+  const __nv_bfloat162 top = __hmax2(__hmax2(pairs[0], pairs[1]), __hmax2(pairs[2], pairs[3]));
+  return fmaxf(__low2float(top), __high2float(top));
+}
+
+template <bool Gradient>
+__global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
+  extern __shared__ __align__(128) unsigned char buffers[];
+  __shared__ uint64_t full[kBuffers];
+  __shared__ Softmax warps[kBuffers][kThreads / 32];
+  const int packs = static_cast<int>(a.vocabulary / 8);
+  const unsigned bytes = static_cast<unsigned>(packs) * 16;
+  const int me = threadIdx.x;
+  if (me == 0) {
+    for (int b = 0; b < kBuffers; ++b) barrier_init(full + b);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int b = 0; b < kBuffers; ++b) {
+      const int64_t row = blockIdx.x + static_cast<int64_t>(b) * gridDim.x;
+      if (row < a.rows) fetch_row(buffers + b * bytes, a.logits + row * a.stride, bytes, full + b);
+    }
+  }
+  __syncthreads();
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, ++turn) {
+    const int b = turn % kBuffers;
+    const int64_t label = a.labels[row];
+    const bool labelled = label >= 0 && label < a.vocabulary;
+    barrier_wait(full + b, turn / kBuffers % 2);
+    const auto* buffer = reinterpret_cast<const __nv_bfloat16*>(buffers + b * bytes);
+    const float label_logit = labelled && me == 0 ? to_float(buffer[label]) : NAN;
+    Eight x[kPacks];
+    Softmax mine{kLowest, 0};
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) {
+      const int pack = u * kThreads + me;
+      if (pack >= packs) continue;
+      x[u] = load_packed<8>(buffer + pack * 8);
+      mine.largest = fmaxf(mine.largest, largest_of(x[u]));
+    }
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) {
+      if (u * kThreads + me >= packs) continue;
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        mine.sum += power_of_two((to_float(x[u].entries[j]) - mine.largest) * kLog2E);
+      }
+    }
+    // The barrier inside also says that every thread has left the buffer; `warps` alternates, so one barrier is enough.
+    const Softmax total = combine_block<kThreads>(mine, warps[b]);
+    if (me == 0) {
+      const int64_t next = row + static_cast<int64_t>(kBuffers) * gridDim.x;
+      if (next < a.rows) fetch_row(buffers + b * bytes, a.logits + next * a.stride, bytes, full + b);
+      a.losses[row] = loss_of(total, label_logit);
+    }
+    if constexpr (!Gradient) continue;
+    const float factor = labelled ? a.scale / total.sum : NAN;
+    __nv_bfloat16* out = a.logits + row * a.stride;
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) {
+      const int pack = u * kThreads + me;
+      if (pack >= packs) continue;
+      Pack<8> p = unpack(x[u]);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) p.v[j] = power_of_two((p.v[j] - total.largest) * kLog2E) * factor;
+      if (label / 8 == pack) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) p.v[j] -= label % 8 == j ? a.scale : 0.0F;
+      }
+      store<8>(out + pack * 8, p);
+    }
+  }
+}
+
+// ---- any vocabulary, any alignment: one block per row, read twice.
+
+constexpr int kPlainThreads = 512;
+
+template <bool Gradient>
+__global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
+  __shared__ Softmax warps[kPlainThreads / 32];
+  __nv_bfloat16* x = a.logits + static_cast<int64_t>(blockIdx.x) * a.stride;
+  const int64_t label = a.labels[blockIdx.x];
+  const bool labelled = label >= 0 && label < a.vocabulary;
+  const float label_logit = labelled ? to_float(x[label]) : NAN;
+  Softmax mine{kLowest, 0};
+#pragma unroll 4
+  for (int64_t j = threadIdx.x; j < a.vocabulary; j += kPlainThreads) {
+    mine = Combine()(mine, {to_float(x[j]), 1});
+  }
+  const Softmax total = combine_block<kPlainThreads>(mine, warps);
+  if (threadIdx.x == 0) a.losses[blockIdx.x] = loss_of(total, label_logit);
+  if constexpr (!Gradient) return;
+  const float factor = labelled ? a.scale / total.sum : NAN;
+#pragma unroll 4
+  for (int64_t j = threadIdx.x; j < a.vocabulary; j += kPlainThreads) {
+    const float p = power_of_two((to_float(x[j]) - total.largest) * kLog2E) * factor;
+    x[j] = __float2bfloat16_rn(j == label ? p - a.scale : p);
+  }
+}
+
+}  // namespace
+
+cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
+  if (a.rows == 0) return cudaSuccess;
+  if (a.rows < 0 || a.vocabulary <= 0 || a.stride < a.vocabulary || a.logits == nullptr || a.labels == nullptr ||
+      a.losses == nullptr) {
+    return cudaErrorInvalidValue;
+  }
+  int device = 0, processors = 0, most_shared = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  const int64_t shared = kBuffers * a.vocabulary * 2;
+  const bool bulk = major >= 9 && a.vocabulary % 8 == 0 && a.stride % 8 == 0 && is_aligned(a.logits, 16) &&
+                    a.vocabulary <= int64_t{kThreads} * kPacks * 8 && shared + 1024 <= most_shared;
+  if (bulk) {
+    const auto kernel = a.gradient ? bulk_kernel<true> : bulk_kernel<false>;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    if (error != cudaSuccess) return error;
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>(a.rows, processors));
+    kernel<<<blocks, kThreads, static_cast<size_t>(shared), stream>>>(a);
+  } else {
+    const auto kernel = a.gradient ? plain_kernel<true> : plain_kernel<false>;
+    kernel<<<static_cast<unsigned>(a.rows), kPlainThreads, 0, stream>>>(a);
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace gluon::cuda

@@ -1,0 +1,174 @@
+#include "gluon/kernels/cuda/rms_norm.h"
+
+#include <cfloat>
+
+#include "gluon/kernels/cuda/reduce.cuh"
+#include "gluon/kernels/cuda/vector_io.cuh"
+
+namespace gluon::cuda {
+namespace {
+
+// A row belongs to one warp up to a width of 1024 (8 rows a block), to the whole block above. A thread holds up to 4
+// packs of 8 entries, 16 bytes; neighbouring threads hold neighbouring packs.
+constexpr int kThreads = 256;
+using Eight = Packed<8, __nv_bfloat16>;
+
+template <int RowThreads>
+__device__ float row_sum(float value) {
+  if constexpr (RowThreads == 32) {
+    return reduce_lanes<32>(value, Add());
+  } else {
+    return reduce_block<RowThreads>(value, Add());
+  }
+}
+
+template <int RowThreads, int Packs>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* sum, __nv_bfloat16* out,
+                   int64_t rows, int width) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / RowThreads) + threadIdx.x / RowThreads;
+  if (row >= rows) return;  // whole warps, or none of the block
+  const int64_t start = row * width;
+  const int first = static_cast<int>(threadIdx.x % RowThreads) * 8;
+  Eight s[Packs], add[Packs];
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at >= width) continue;
+    s[u] = load_packed<8>(x + start + at);
+    if (y != nullptr) add[u] = load_packed<8>(y + start + at);
+  }
+  float squares = 0;
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at >= width) continue;
+    if (y != nullptr) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        s[u].entries[j] = __float2bfloat16_rn(to_float(s[u].entries[j]) + to_float(add[u].entries[j]));
+      }
+      *reinterpret_cast<uint4*>(sum + start + at) = s[u].bits;
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float v = to_float(s[u].entries[j]);
+      squares = fmaf(v, v, squares);
+    }
+  }
+  const float r = rsqrtf(row_sum<RowThreads>(squares) / width + FLT_EPSILON);
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at >= width) continue;
+    Pack<8> p = unpack(s[u]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) p.v[j] *= r;
+    store<8>(out + start + at, p);
+  }
+}
+
+template <int RowThreads, int Packs>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(const __nv_bfloat16* s, const __nv_bfloat16* dout, const __nv_bfloat16* dresidual,
+                    __nv_bfloat16* dx, int64_t rows, int width) {
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / RowThreads) + threadIdx.x / RowThreads;
+  if (row >= rows) return;
+  const int64_t start = row * width;
+  const int first = static_cast<int>(threadIdx.x % RowThreads) * 8;
+  Eight x[Packs], d[Packs], past[Packs];
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at >= width) continue;
+    x[u] = load_packed<8>(s + start + at);
+    d[u] = load_packed<8>(dout + start + at);
+    if (dresidual != nullptr) past[u] = load_packed<8>(dresidual + start + at);
+  }
+  float squares = 0, product = 0;
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    if (first + u * RowThreads * 8 >= width) continue;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float v = to_float(x[u].entries[j]);
+      squares = fmaf(v, v, squares);
+      product = fmaf(v, to_float(d[u].entries[j]), product);
+    }
+  }
+  const float r = rsqrtf(row_sum<RowThreads>(squares) / width + FLT_EPSILON);
+  const float along = row_sum<RowThreads>(product * r) / width * r;  // mean(out dout) r: dx = r (dout - x along)
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at >= width) continue;
+    Pack<8> g = unpack(d[u]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      g.v[j] = r * fmaf(-along, to_float(x[u].entries[j]), g.v[j]);
+      if (dresidual != nullptr) g.v[j] += to_float(past[u].entries[j]);
+    }
+    store<8>(dx + start + at, g);
+  }
+}
+
+// Calls body.operator()<RowThreads, Packs>() for the width.
+template <typename Body>
+void dispatch(int64_t width, Body body) {
+  const auto packs = [&]<int RowThreads>() {
+    switch ((width + RowThreads * 8 - 1) / (RowThreads * 8)) {
+      case 1:
+        return body.template operator()<RowThreads, 1>();
+      case 2:
+        return body.template operator()<RowThreads, 2>();
+      case 3:
+        return body.template operator()<RowThreads, 3>();
+      default:
+        return body.template operator()<RowThreads, 4>();
+    }
+  };
+  width <= 1024 ? packs.template operator()<32>() : packs.template operator()<kThreads>();
+}
+
+bool valid(int64_t rows, int64_t width) { return rows >= 0 && width > 0 && width % 8 == 0 && width <= 8192; }
+
+unsigned blocks_for(int64_t rows, int row_threads) {
+  const int64_t each = kThreads / row_threads;
+  return static_cast<unsigned>((rows + each - 1) / each);
+}
+
+}  // namespace
+
+cudaError_t rms_norm_forward(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* sum, __nv_bfloat16* out,
+                             int64_t rows, int64_t width, cudaStream_t stream) {
+  if (!valid(rows, width)) return cudaErrorInvalidValue;
+  if (rows == 0) return cudaSuccess;
+  if (x == nullptr || out == nullptr || (y != nullptr && sum == nullptr)) return cudaErrorInvalidValue;
+  for (const void* p : {static_cast<const void*>(x), static_cast<const void*>(y), static_cast<const void*>(sum),
+                        static_cast<const void*>(out)}) {
+    if (!is_aligned(p, 16)) return cudaErrorInvalidValue;
+  }
+  dispatch(width, [&]<int RowThreads, int Packs>() {
+    forward_kernel<RowThreads, Packs><<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(
+        x, y, sum, out, rows, static_cast<int>(width));
+  });
+  return cudaGetLastError();
+}
+
+cudaError_t rms_norm_backward(const __nv_bfloat16* s, const __nv_bfloat16* dout, const __nv_bfloat16* dresidual,
+                              __nv_bfloat16* dx, int64_t rows, int64_t width, cudaStream_t stream) {
+  if (!valid(rows, width)) return cudaErrorInvalidValue;
+  if (rows == 0) return cudaSuccess;
+  if (s == nullptr || dout == nullptr || dx == nullptr) return cudaErrorInvalidValue;
+  for (const void* p : {static_cast<const void*>(s), static_cast<const void*>(dout),
+                        static_cast<const void*>(dresidual), static_cast<const void*>(dx)}) {
+    if (!is_aligned(p, 16)) return cudaErrorInvalidValue;
+  }
+  dispatch(width, [&]<int RowThreads, int Packs>() {
+    backward_kernel<RowThreads, Packs><<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(
+        s, dout, dresidual, dx, rows, static_cast<int>(width));
+  });
+  return cudaGetLastError();
+}
+
+}  // namespace gluon::cuda

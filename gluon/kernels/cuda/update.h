@@ -1,0 +1,36 @@
+// Fused parameter update: all layers of a shape moved by one launch.
+//
+//   X_i <- (1 - decay t_i) X_i + t_i s D_i            i < c, `size` entries each
+//
+// t_i is the radius, on the device; s is the factor between the direction that was computed and the LMO's (-1 times
+// the width factor for a polar factor); decay is the weight decay, or 1 / rho in the ball of radius rho. Optionally
+// the new parameter is also written in bfloat16 for the next forward pass. 10 bytes an entry with half precision
+// directions, 12 with the copy. In the flow: radius -> update. (paper: algorithm "Gluon", its last line)
+
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "gluon/kernels/cuda/element_type.h"
+
+namespace gluon::cuda {
+
+/// Pointers are to device memory; see MomentumStep on alignment.
+struct ParameterUpdate {
+  int64_t count = 0;                     // c
+  int64_t size = 0;                      // entries of one matrix, contiguous
+  float* const* parameters = nullptr;    // c pointers
+  void* const* copies = nullptr;         // c pointers to bfloat16; null: no copies
+  const void* directions = nullptr;      // (c, size)
+  ElementType direction_type = ElementType::kFloat16;
+  const float* radii = nullptr;          // (c), read when the kernel runs
+  float direction_factor = -1;           // s
+  float decay = 0;
+};
+
+/// Moves the parameters. cudaErrorInvalidValue for missing pointers and negative sizes.
+cudaError_t update_parameters(const ParameterUpdate& update, cudaStream_t stream);
+
+}  // namespace gluon::cuda

@@ -1,0 +1,114 @@
+// Packs: W neighbouring entries of a row, read and written by one instruction and computed with in float32.
+//
+//   W    float32     half, bfloat16    used by
+//   1    4 bytes     2 bytes           sizes and addresses that allow nothing wider
+//   4    16 bytes    8 bytes           the optimizer, where float32 is most of the traffic
+//   8    -           16 bytes          the training kernels, bfloat16 throughout
+//
+// Reading a pack needs an address divisible by its size: is_aligned() asks.
+
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace gluon::cuda {
+
+template <int W>
+struct Pack {
+  float v[W];
+};
+
+__host__ __device__ inline bool is_aligned(const void* address, unsigned bytes) {
+  return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// The machine word that holds `Bytes` bytes.
+template <int Bytes>
+struct Word;
+template <>
+struct Word<2> {
+  using type = unsigned short;
+};
+template <>
+struct Word<4> {
+  using type = unsigned;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+
+template <int W, typename T>
+struct Packed {
+  using Bits = typename Word<W * sizeof(T)>::type;
+  union {
+    Bits bits;
+    T entries[W];
+  };
+  __device__ Packed() {}
+};
+
+template <int W, typename T>
+__device__ inline Pack<W> unpack(const Packed<W, T>& packed) {
+  Pack<W> pack;
+#pragma unroll
+  for (int i = 0; i < W; ++i) pack.v[i] = to_float(packed.entries[i]);
+  return pack;
+}
+
+template <int W, typename T>
+__device__ inline Packed<W, T> load_packed(const T* address) {
+  Packed<W, T> packed;
+  packed.bits = *reinterpret_cast<const typename Packed<W, T>::Bits*>(address);
+  return packed;
+}
+
+template <int W, typename T>
+__device__ inline Pack<W> load(const T* address) {
+  return unpack<W, T>(load_packed<W>(address));
+}
+
+/// A read that nothing repeats: first to leave the cache.
+template <int W, typename T>
+__device__ inline Pack<W> load_once(const T* address) {
+  Packed<W, T> packed;
+  packed.bits = __ldcs(reinterpret_cast<const typename Packed<W, T>::Bits*>(address));
+  return unpack<W, T>(packed);
+}
+
+template <int W, typename T>
+__device__ inline void store(T* address, const Pack<W>& pack) {
+  Packed<W, T> packed;
+#pragma unroll
+  for (int i = 0; i < W; ++i) packed.entries[i] = from_float<T>(pack.v[i]);
+  *reinterpret_cast<typename Packed<W, T>::Bits*>(address) = packed.bits;
+}
+
+}  // namespace gluon::cuda

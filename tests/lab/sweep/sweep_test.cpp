@@ -1,0 +1,118 @@
+#include "lab/sweep/sweep.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "gluon/check.h"
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+TrainConfig tiny_config() {
+  TrainConfig config;
+  config.layers = 1;
+  config.width = 16;
+  config.heads = 1;
+  config.seq = 16;
+  config.batch = 2;
+  config.steps = 3;
+  return config;
+}
+
+SweepOptions options_in(const std::filesystem::path& folder) {
+  return {.axes = {parse_axis("hidden=0.01,0.1"), parse_axis("embedding=0.5,1,2")},
+          .out = folder,
+          .config_text = [](const TrainConfig& config) { return join(config.steps, " ", config.radius); }};
+}
+
+struct Sweep {
+  std::vector<SweepCell> cells;
+  std::vector<std::string> lines;
+};
+
+Sweep run(const TrainConfig& config, const SweepOptions& options, bool stop = false) {
+  std::ostringstream out;
+  Progress progress(out, false);
+  const std::atomic<bool> stopped{stop};
+  Sweep sweep;
+  const auto announce = [&](const std::string& line) { sweep.lines.push_back(line); };
+  sweep.cells = run_sweep(config, options, progress, announce, stopped);
+  return sweep;
+}
+
+TEST(Sweep, RunsEveryCellOnce) {
+  const TemporaryFolder folder;
+  const SweepOptions options = options_in(folder.path());
+  const Sweep first = run(tiny_config(), options);
+  ASSERT_EQ(first.cells.size(), 6u);
+  EXPECT_EQ(first.cells[1].radii, (std::vector<double>{0.01, 1}));
+  EXPECT_EQ(first.lines[1], "[2/6] hidden=0.01,embedding=1");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "hidden=0.1,embedding=2/checkpoint/latest"));
+
+  std::filesystem::remove(folder.path() / "hidden=0.1,embedding=2/log.csv");
+  const Sweep again = run(tiny_config(), options);
+  EXPECT_EQ(again.lines[1], "[2/6] hidden=0.01,embedding=1  is finished already");
+  EXPECT_EQ(again.lines[5], "[6/6] hidden=0.1,embedding=2");
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(again.cells[i].val, first.cells[i].val);
+
+  std::ifstream csv(folder.path() / "sweep.csv");
+  std::string line;
+  std::getline(csv, line);
+  EXPECT_EQ(line, "hidden,embedding,val,loss,seconds");
+  int rows = 0;
+  while (std::getline(csv, line)) ++rows;
+  EXPECT_EQ(rows, 6);
+}
+
+TEST(Sweep, StopsWhenTold) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(run(tiny_config(), options_in(folder.path()), true).cells.empty());
+}
+
+TEST(Sweep, ACellThatDivergesIsRecorded) {
+  const TemporaryFolder folder;
+  SweepOptions options = options_in(folder.path());
+  options.axes = {parse_axis("hidden=0.01,1e38")};
+  const Sweep sweep = run(tiny_config(), options);
+  ASSERT_EQ(sweep.cells.size(), 2u);
+  EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
+  EXPECT_TRUE(std::isnan(sweep.cells[1].val));
+}
+
+TEST(Sweep, TheTableMarksTheBest) {
+  SweepOptions options = options_in("x");
+  options.axes[1].radii.pop_back();
+  EXPECT_EQ(sweep_table(options, {{{0.01, 0.5}, 2}, {{0.01, 1}, 1.5}, {{0.1, 0.5}, std::nan("")}}),
+            "      hidden  | embedding        0.5          1\n"
+            "        0.01  |              2.0000     1.5000*\n"
+            "         0.1  |                 nan           -\n");
+  options.axes.pop_back();
+  EXPECT_EQ(sweep_table(options, {{{0.01}, 2}, {{0.1}, 1.5}}),
+            "      hidden        val\n        0.01    2.0000 \n         0.1    1.5000*\n");
+}
+
+TEST(Sweep, BadInputIsNamed) {
+  EXPECT_INPUT_ERROR(parse_axis("hidden"), "expected group=radius,radius,..., got 'hidden'");
+  EXPECT_INPUT_ERROR(parse_axis("hidden="), "expected at least one radius");
+  EXPECT_INPUT_ERROR(parse_axis("hidden=1,x"), "--radius hidden: expected a number, got 'x'");
+  EXPECT_INPUT_ERROR(parse_axis("hidden=1,1"), "1 is given twice");
+  const TemporaryFolder folder;
+  SweepOptions options = options_in(folder.path());
+  options.axes.clear();
+  EXPECT_INPUT_ERROR(run(tiny_config(), options), "expected --radius");
+  options.axes = {parse_axis("hiden=1,2")};
+  EXPECT_INPUT_ERROR(run(tiny_config(), options), "unknown radius 'hiden'");
+  options.axes = {parse_axis("hidden=0.01")};
+  run(tiny_config(), options);
+  TrainConfig longer = tiny_config();
+  longer.steps = 5;
+  EXPECT_INPUT_ERROR(run(longer, options), "holds a run with another config");
+}
+
+}  // namespace
+}  // namespace gluon::lab

@@ -1,0 +1,52 @@
+#include "lab/train/tuned_config.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/expect_error.h"
+
+namespace gluon::lab {
+namespace {
+
+GroupRadius group(const std::string& name, double predicted) {
+  return {.group = name, .layers = 1, .l0 = 1, .l1 = 2, .gradient = 1, .predicted = predicted, .used = 1};
+}
+
+std::string tuned_radius(const std::string& preset, const std::vector<GroupRadius>& radii,
+                         const std::string& radius = "") {
+  TrainConfig config;
+  config.preset = preset;
+  config.radius = radius;
+  const TrainConfig next = tuned_config(config, radii);
+  EXPECT_NO_THROW(next.validate()) << next.radius;
+  return next.preset + ": " + next.radius;
+}
+
+TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
+  const std::vector<GroupRadius> llm{group("hidden", 0.5), group("embedding", 3)};
+  EXPECT_EQ(tuned_radius("unscion", llm), "unscion: embedding=3,hidden=0.5");
+  EXPECT_EQ(tuned_radius("muon", llm), "muon: hidden=0.5");
+  EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=3");
+  EXPECT_EQ(tuned_radius("deterministic_gluon", llm), "deterministic_gluon: L0=1,L1=2");
+  EXPECT_EQ(tuned_radius("scion", llm, "gamma=0.5"), "scion: embedding=6,hidden=1,gamma=0.5");
+}
+
+TEST(TunedConfig, AnUntiedEmbeddingHasItsOwnKey) {
+  EXPECT_EQ(tuned_radius("unscion", {group("hidden", 0.5), group("embedding", 3), group("head", 4)}),
+            "unscion: head=4,hidden=0.5,untied_embedding=3");
+}
+
+TEST(TunedConfig, AdamWTellsTheRelationBetweenGroups) {
+  EXPECT_EQ(tuned_radius("adamw", {group("hidden", 0.5), group("embedding", 3)}),
+            "unscion: embedding=0.108,hidden=0.018");
+}
+
+TEST(TunedConfig, RadiiOfOtherNormsAreRefused) {
+  TrainConfig config;
+  config.smoothness_geometry = "normalized_descent";
+  const std::vector<GroupRadius> radii{group("hidden", 0.5)};
+  EXPECT_INPUT_ERROR(tuned_config(config, radii), "measured in the norms of normalized_descent");
+  EXPECT_INPUT_ERROR(tuned_config(TrainConfig{}, {}), "tune: no radii");
+}
+
+}  // namespace
+}  // namespace gluon::lab
