@@ -1,4 +1,4 @@
-#include <cmath>
+#include <algorithm>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -80,9 +80,21 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   }
 }
 
+constexpr double kFullRadius = 0.9;  // of the schedule's largest factor
+
+// The samples taken while the schedule left the radii alone: Lhat depends on them, and a fit must not mix them up.
+Trajectory at_full_radius(Trajectory trajectory, const Schedule& schedule) {
+  for (LayerTrajectory& layer : trajectory.layers) {
+    std::erase_if(layer.samples, [&](const Sample& sample) {
+      return schedule.multiplier(std::max<int64_t>(sample.step - 1, 0)) < kFullRadius;
+    });
+  }
+  return trajectory;
+}
+
 void tune(const TuneCommand& command) {
   const lab::TrainConfig config = config_of_run(command.run);
-  const Trajectory trajectory = read_trajectory(command.run);
+  const Trajectory trajectory = at_full_radius(read_trajectory(command.run), config.resolved_schedule());
   const TrajectoryFit fits = fit_trajectory(trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(trajectory, fits);
   const lab::TrainConfig next = lab::tuned_config(config, radii);
@@ -95,7 +107,8 @@ void tune(const TuneCommand& command) {
     print_json(radii, fits.estimator, relative, out);
     return;
   }
-  std::cout << estimator_note(fits.estimator) << "\n\n";
+  std::cout << estimator_note(fits.estimator) << "\nSamples from warmup and cooldown, below "
+            << 100 * kFullRadius << " % of the full radii, are left out.\n\n";
   print_table(radii, relative);
   for (const UnfittedLayer& layer : fits.unfitted) {
     std::cout << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
