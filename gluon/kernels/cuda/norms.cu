@@ -81,12 +81,12 @@ __global__ void __launch_bounds__(kThreads)
 // ---- rows: `Lanes` neighbouring threads share a row, block b of a matrix takes `each` neighbouring rows.
 
 template <int W>
-__device__ __forceinline__ double squares_of_row(const float* x, const float* y, int64_t row, int64_t columns,
-                                                 int lane, int lanes) {
+__device__ __forceinline__ double squares_of_row(const float* x, const float* y, int64_t columns, int lane,
+                                                 int lanes) {
   double sum = 0;
 #pragma unroll 4
   for (int64_t column = lane * W; column < columns; column += lanes * W) {
-    const Pack<W> p = difference<W>(x, y, row * columns + column);
+    const Pack<W> p = difference<W>(x, y, column);
 #pragma unroll
     for (int j = 0; j < W; ++j) sum = fma(static_cast<double>(p.v[j]), static_cast<double>(p.v[j]), sum);
   }
@@ -110,8 +110,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t row = group + threadIdx.x / Lanes;
     double squares = 0;
     if (row < end) {
-      squares = wide ? squares_of_row<4>(of, minus, row, columns, lane, Lanes)
-                     : squares_of_row<1>(of, minus, row, columns, lane, Lanes);
+      const int64_t start = row * columns;
+      const float* take = minus == nullptr ? nullptr : minus + start;
+      squares = wide ? squares_of_row<4>(of + start, take, columns, lane, Lanes)
+                     : squares_of_row<1>(of + start, take, columns, lane, Lanes);
     }
     if constexpr (Lanes > 32) {
       squares = reduce_block<Lanes>(squares, Add());
