@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 
 #include "cli/commands.h"
@@ -49,6 +50,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const gluon::InputError& error) {
+    std::cerr << "gluon: " << error.what() << '\n';
+    return 2;
+  } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {

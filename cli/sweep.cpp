@@ -16,16 +16,25 @@ namespace {
 struct SweepCommand {
   lab::TrainConfig config;
   std::vector<std::string> axes;
+  std::string config_file;
   std::string out;
 };
 
-void sweep(const SweepCommand& command) {
+void sweep(CLI::App& app, SweepCommand& command) {
+  if (!command.config_file.empty()) read_config(app, command.config_file, {"radius"});
   lab::SweepOptions options{.axes = {}, .out = command.out, .config_text = config_text};
   for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
   const auto announce = [](const std::string& line) { std::cout << line << std::endl; };
   const std::vector<lab::SweepCell> cells =
       lab::run_sweep(command.config, options, progress, announce, stop_on_signal());
+  std::size_t all = 1;
+  for (const lab::SweepAxis& axis : options.axes) all *= axis.radii.size();
+  if (cells.size() < all) {
+    std::cout << "\nstopped, " << cells.size() << " of " << all
+              << " cells are finished; start it again to go on\n";
+  }
+  if (cells.empty()) return;
   std::cout << "\nvalidation loss after " << command.config.steps << " steps (* the lowest)\n\n"
             << lab::sweep_table(options, cells) << "\n"
             << command.out << "/sweep.csv\n";
@@ -44,7 +53,9 @@ void add_sweep(CLI::App& app) {
                    "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
       ->required();
   command->add_option("--out", options->out, "Folder of the sweep; started again, it goes on")->required();
-  command->callback([options] { sweep(*options); });
+  command->add_option("--config", options->config_file,
+                      "TOML file with the keys of gluon train; its radius is not used");
+  command->callback([command, options] { sweep(*command, *options); });
 }
 
 }  // namespace gluon::cli

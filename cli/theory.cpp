@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <iomanip>
@@ -30,7 +31,7 @@ struct TheoryFlags {
   std::string theorem;
   std::string l0, l1, t, noise_factor;  // lists
   std::optional<double> initial_gap, precision, mu, zeta, sigma;
-  std::optional<int64_t> steps;
+  std::optional<std::string> steps;  // text: CLI11 turns what is too large into the largest number
   std::string run;
   bool json = false;
 };
@@ -42,6 +43,7 @@ struct Answer {
   std::vector<std::string> notes;
   Guarantee guarantee;
   std::optional<double> iterations;  // for --eps
+  std::optional<int64_t> steps;      // of --steps
   std::optional<double> bound;       // for --steps
   std::vector<PriorRate> prior;      // for --eps, where the promise is theirs
 };
@@ -55,6 +57,29 @@ std::vector<double> parse_list(const std::string& text, const std::string& flag)
     start = end + 1;
   }
   return numbers;
+}
+
+// Whole numbers are exact in a double up to there and beyond.
+constexpr double kMostSteps = 1e15;
+
+int64_t parse_steps(const std::string& text) {
+  const double steps = parse_number(text, "theory: --steps");
+  GLUON_CHECK(steps >= 1 && steps <= kMostSteps && std::floor(steps) == steps,
+              "theory: --steps must be a whole number from 1 to 1e15, got ", text);
+  return static_cast<int64_t>(steps);
+}
+
+// A flag that the theorem does not read would only look as if it counted.
+void check_flags(const TheoryFlags& flags) {
+  const std::string& name = flags.theorem;
+  GLUON_CHECK(name == "3" || (flags.t.empty() && flags.noise_factor.empty()),
+              "theory: --t and --noise-factor belong to theorem 3, got theorem ", name);
+  GLUON_CHECK(name == "3" || !flags.sigma, "theory: --sigma belongs to theorem 3, got theorem ", name);
+  GLUON_CHECK(name == "2" || name == "2w" || !flags.zeta,
+              "theory: --zeta belongs to theorems 2 and 2w, got theorem ", name);
+  GLUON_CHECK(name == "pl" || name == "pl0" || !flags.mu,
+              "theory: --mu belongs to theorems pl and pl0, got theorem ", name);
+  GLUON_CHECK(flags.precision || flags.steps, "theory: give --eps, --steps or both");
 }
 
 double required(const std::optional<double>& value, const TheoryFlags& flags, const std::string& flag) {
@@ -105,7 +130,7 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
       answer.notes.push_back("layer '" + layer.layer + "' is left out: its gradient never changed");
       continue;
     }
-    answer.constants.layers.push_back({.l0 = layer.fit.l0, .l1 = layer.fit.l1});
+    answer.constants.layers.push_back({.l0 = layer.fit.l0, .l1 = layer.fit.l1, .name = layer.layer});
     answer.layers.push_back(layer.layer);
   }
   for (const UnfittedLayer& layer : fits.unfitted) {
@@ -120,8 +145,7 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
   answer.constants.initial_gap = initial_gap_of(flags.run);
   answer.notes.push_back(
       "Delta0 is an estimate from below: first minus smallest training loss of the run, and inf f is lower "
-      "than what "
-      "was seen");
+      "than what was seen");
 }
 
 Guarantee make_guarantee(const TheoryFlags& flags, const Constants& constants) {
@@ -137,13 +161,10 @@ Guarantee make_guarantee(const TheoryFlags& flags, const Constants& constants) {
 }
 
 Answer solve(const TheoryFlags& flags) {
+  check_flags(flags);
   Answer answer;
+  if (flags.steps) answer.steps = parse_steps(*flags.steps);
   flags.run.empty() ? constants_from_flags(flags, answer) : constants_from_run(flags, answer);
-  GLUON_CHECK(flags.precision || flags.steps, "theory: give --eps, --steps or both");
-  GLUON_CHECK(!flags.steps || *flags.steps >= 1, "theory: --steps must be >= 1, got ",
-              flags.steps.value_or(0));
-  GLUON_CHECK(flags.theorem == "3" || (flags.t.empty() && flags.noise_factor.empty()),
-              "theory: --t and --noise-factor belong to theorem 3, got theorem ", flags.theorem);
   read_per_layer(answer.constants, flags.t, "--t", [](auto& layer, double value) { layer.t = value; });
   read_per_layer(answer.constants, flags.noise_factor, "--noise-factor",
                  [](auto& layer, double value) { layer.noise_factor = value; });
@@ -152,7 +173,11 @@ Answer solve(const TheoryFlags& flags) {
     answer.notes.push_back("c_i = 1 holds for Euclidean norms; others need --noise-factor");
   }
   if (flags.precision) answer.iterations = answer.guarantee.iterations(*flags.precision);
-  if (flags.steps) answer.bound = answer.guarantee.bound(static_cast<double>(*flags.steps));
+  if (answer.steps) {
+    answer.bound = answer.guarantee.bound(static_cast<double>(*answer.steps));
+    GLUON_CHECK(std::isfinite(*answer.bound), answer.guarantee.theorem, ": the bound after ", *answer.steps,
+                " iterations is beyond every number");
+  }
   if (flags.precision && !answer.guarantee.weights.empty()) {
     const auto noise = flags.theorem.starts_with('1')   ? theory::NoiseKind::kNone
                        : flags.theorem.starts_with('2') ? theory::NoiseKind::kRelative
@@ -198,13 +223,15 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
   }
   nlohmann::json prior = nlohmann::json::array();
   for (const PriorRate& row : answer.prior) {
-    prior.push_back({{"result", row.source},
-                     {"stochastic", row.stochastic},
-                     {"rate", row.rate},
-                     {"radius", row.radius},
-                     {"one_minus_beta", row.one_minus_beta},
-                     {"applies", row.obstacle.empty()},
-                     {"K", row.iterations ? count_json(*row.iterations) : nlohmann::json(nullptr)}});
+    prior.push_back(
+        {{"result", row.source},
+         {"stochastic", row.stochastic},
+         {"rate", row.rate},
+         {"radius", row.radius},
+         {"one_minus_beta", row.one_minus_beta},
+         {"applies", row.obstacle.empty()},
+         {"obstacle", row.obstacle.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.obstacle)},
+         {"K", row.iterations ? count_json(*row.iterations) : nlohmann::json(nullptr)}});
   }
   const nlohmann::json json = {
       {"theorem", flags.theorem},
@@ -213,7 +240,7 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
       {"bound_formula", guarantee.bound_formula},
       {"K", answer.iterations ? count_json(*answer.iterations) : nlohmann::json(nullptr)},
       {"eps", optional_json(flags.precision)},
-      {"steps", optional_json(flags.steps)},
+      {"steps", optional_json(answer.steps)},
       {"bound", optional_json(answer.bound)},
       {"delta0", answer.constants.initial_gap},
       {"mu", optional_json(flags.mu)},
@@ -249,7 +276,7 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
               << guarantee.formula << '\n';
   }
   if (answer.bound) {
-    std::cout << "  eps = " << *answer.bound << " after K = " << *flags.steps << "\n  "
+    std::cout << "  eps = " << *answer.bound << " after K = " << *answer.steps << "\n  "
               << guarantee.bound_formula << '\n';
   }
   std::cout << "  Delta0 = " << answer.constants.initial_gap;
@@ -289,7 +316,7 @@ void add_theory(CLI::App& app) {
   command->add_option("--run", flags->run, "Run with recorded smoothness: L0, L1 and Delta0 from there");
   command->add_option("--delta0", flags->initial_gap, "f(X_0) - inf f");
   command->add_option("--eps", flags->precision, "Precision: how many iterations does it take?");
-  command->add_option("--steps", flags->steps, "Iterations: what is promised after them?");
+  command->add_option("--steps", flags->steps, "Iterations: what is promised after them?")->type_name("INT");
   command->add_option("--mu", flags->mu, "Polyak-Lojasiewicz constant (pl, pl0)");
   command->add_option("--zeta", flags->zeta, "Relative noise, in [0, 1) (2, 2w)");
   command->add_option("--sigma", flags->sigma, "Noise level (3)");

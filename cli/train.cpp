@@ -69,9 +69,11 @@ void train(CLI::App& command, TrainCommand& options) {
   const std::string resolved = config_text(config);
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
+  trainer.prepare(directory);
   if (options.resume) directory.set_config(resolved);
   if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
-  std::cout << resolved << "\ndata: " << experiment.dataset->describe() << "\n\n"
+  std::cout << resolved << "\ndata: " << experiment.dataset->describe()
+            << "\nprecision: " << trainer.precision() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;
 
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);

@@ -45,6 +45,8 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--steps", config.steps, "Steps in all")->group("Run");
   option("--seed", config.seed, "Of weights, data order and augmentation")->group("Run");
   option("--device", config.device, "cpu or cuda")->group("Run");
+  option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 where the GPU's kernels run)")
+      ->group("Run");
   option("--eval-every", config.eval_every, "Steps between evaluations")->group("Run");
   option("--save-every", config.save_every, "Steps between checkpoints")->group("Run");
   option("--smoothness-every", config.smoothness_every, "Steps between samples of smoothness (0: none)")
@@ -59,11 +61,12 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
       ->group("Smoothness");
 }
 
-void read_config(CLI::App& command, const std::filesystem::path& path) {
+void read_config(CLI::App& command, const std::filesystem::path& path, const std::set<std::string>& ignored) {
   GLUON_CHECK(std::filesystem::exists(path), "config: no file ", path.string());
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(path.string())) {
       if (item.name == "++" || item.name == "--") continue;  // how CLI11 marks the sections
+      if (ignored.count(item.fullname()) > 0) continue;
       CLI::Option* option = item.parents.empty() ? command.get_option_no_throw("--" + item.name) : nullptr;
       GLUON_CHECK(option != nullptr && option->get_configurable(), "config ", path.string(),
                   ": unknown key '", item.fullname(), "'");

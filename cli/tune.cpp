@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -74,45 +75,77 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
               << std::setw(12) << radius.predicted;
     if (relative) {
       std::cout << std::setw(12) << radius.predicted / radii.front().predicted << '\n';
+    } else if (std::isnan(radius.used)) {
+      std::cout << std::setw(12) << "AdamW" << std::setw(12) << "-" << '\n';
     } else {
       std::cout << std::setw(12) << radius.used << std::setw(12) << radius.predicted / radius.used << '\n';
     }
   }
 }
 
-constexpr double kFullRadius = 0.9;  // of the schedule's largest factor
+constexpr double kFullRadius = 0.9;  // of the largest radius of the layer
 
-// The samples taken while the schedule left the radii alone: Lhat depends on them, and a fit must not mix them up.
-Trajectory at_full_radius(Trajectory trajectory, const Schedule& schedule) {
+struct Selection {
+  Trajectory trajectory;
+  int64_t kept = 0;
+  int64_t all = 0;
+};
+
+// The samples from outside warmup and cooldown: Lhat depends on the radius, and a fit must not mix them up.
+Selection at_full_radius(Trajectory trajectory) {
+  Selection selection;
   for (LayerTrajectory& layer : trajectory.layers) {
-    std::erase_if(layer.samples, [&](const Sample& sample) {
-      return schedule.multiplier(std::max<int64_t>(sample.step - 1, 0)) < kFullRadius;
-    });
+    double largest = 0;
+    for (const Sample& sample : layer.samples) largest = std::fmax(largest, sample.radius);
+    selection.all += static_cast<int64_t>(layer.samples.size());
+    std::erase_if(layer.samples, [&](const Sample& sample) { return sample.radius < kFullRadius * largest; });
+    selection.kept += static_cast<int64_t>(layer.samples.size());
   }
-  return trajectory;
+  selection.trajectory = std::move(trajectory);
+  return selection;
+}
+
+// What the numbers leave out.
+void print_notes(const TrajectoryFit& fits, const Selection& selection, std::ostream& out) {
+  if (selection.kept < selection.all) {
+    out << "left out: " << selection.all - selection.kept << " of " << selection.all
+        << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
+  }
+  for (const LayerFit& layer : fits.layers) {
+    if (layer.fit.l0 + layer.fit.l1 == 0) {
+      out << "left out: layer '" << layer.layer << "': its gradient never changed\n";
+    }
+  }
+  for (const UnfittedLayer& layer : fits.unfitted) {
+    out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
+  }
 }
 
 void tune(const TuneCommand& command) {
   const lab::TrainConfig config = config_of_run(command.run);
-  const Trajectory trajectory = at_full_radius(read_trajectory(command.run), config.resolved_schedule());
-  const TrajectoryFit fits = fit_trajectory(trajectory, command.fit);
-  const std::vector<GroupRadius> radii = predict_radii(trajectory, fits);
+  const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
+  GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
+              "tune: --out must not be the config of a run, got ", out);
+  // Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
+  Trajectory trajectory = read_trajectory(command.run);
+  const Selection selection = config.preset == "deterministic_gluon" ? Selection{std::move(trajectory)}
+                                                                     : at_full_radius(std::move(trajectory));
+  const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
+  const std::vector<GroupRadius> radii = predict_radii(fits);
   const lab::TrainConfig next = lab::tuned_config(config, radii);
   next.validate();
-  const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
   write_text_atomically(out, config_text(next));
   // AdamW moves by a learning rate, not by a radius: only the relation between groups carries over.
   const bool relative = config.preset == "adamw";
   if (command.json) {
+    std::cerr << estimator_note(fits.estimator) << '\n';
+    print_notes(fits, selection, std::cerr);
     print_json(radii, fits.estimator, relative, out);
     return;
   }
-  std::cout << estimator_note(fits.estimator) << "\nSamples from warmup and cooldown, below "
-            << 100 * kFullRadius << " % of the full radii, are left out.\n\n";
+  std::cout << estimator_note(fits.estimator) << "\n\n";
   print_table(radii, relative);
-  for (const UnfittedLayer& layer : fits.unfitted) {
-    std::cout << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
-  }
+  print_notes(fits, selection, std::cout);
   if (relative) std::cout << "\nAn AdamW run tells the relation between the groups, not their size.\n";
   std::cout << "\nradius = " << next.radius << " (preset " << next.preset
             << ")\nnext run: gluon train --config " << out << '\n';

@@ -8,6 +8,19 @@ if(GLUON_CUDA AND NOT CMAKE_PREFIX_PATH)
   list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
 endif()
 
+# Kernels for Hopper: built where nvcc 12.3 or later is; without it the library says that it has none.
+find_program(GLUON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+if(GLUON_NVCC AND NOT GLUON_SANITIZE)
+  set(CMAKE_CUDA_COMPILER ${GLUON_NVCC} CACHE FILEPATH "nvcc")
+  set(CMAKE_CUDA_ARCHITECTURES 90a)
+  set(TORCH_CUDA_ARCH_LIST 9.0a)  # LibTorch's own CMake files would add every architecture it was built for
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks C++20
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+endif()
+
 find_package(Torch 1.13 REQUIRED)
 if(GLUON_CUDA AND NOT TORCH_CUDA_LIBRARIES)
   message(FATAL_ERROR "GLUON_CUDA is ON, but the LibTorch at ${TORCH_INSTALL_PREFIX} has no CUDA")

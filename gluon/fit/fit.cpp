@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "gluon/check.h"
+#include "gluon/fit/median.h"
 
 namespace gluon {
 namespace {
@@ -183,18 +184,20 @@ struct Range {
   double greatest_smoothness = 0;
 };
 
-Range checked_range(std::span<const double> smoothness, std::span<const double> gradient) {
-  Range range;
+// Why the samples cannot be fitted, for the end of a message; empty when they can. `range` is then theirs.
+std::string obstacle(std::span<const double> smoothness, std::span<const double> gradient, Range& range) {
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
-    GLUON_CHECK(
-        std::isfinite(smoothness[i]) && std::isfinite(gradient[i]) && smoothness[i] >= 0 && gradient[i] >= 0,
-        "fit: samples must be finite and >= 0, got smoothness ", smoothness[i], " with gradient ",
-        gradient[i], " in sample ", i);
-    range.least_gradient = std::min(range.least_gradient, gradient[i]);
-    range.greatest_gradient = std::max(range.greatest_gradient, gradient[i]);
-    range.greatest_smoothness = std::max(range.greatest_smoothness, smoothness[i]);
+    const double y = smoothness[i], x = gradient[i];
+    if (!std::isfinite(y) || !std::isfinite(x) || y < 0 || x < 0) {
+      return join("samples must be finite and >= 0, got smoothness ", y, " with gradient ", x, " in sample ",
+                  i);
+    }
+    range.least_gradient = std::min(range.least_gradient, x);
+    range.greatest_gradient = std::max(range.greatest_gradient, x);
+    range.greatest_smoothness = std::max(range.greatest_smoothness, y);
   }
-  return range;
+  if (range.greatest_gradient > 0) return "";
+  return join("all ", smoothness.size(), " gradients are zero, which leaves L1 open");
 }
 
 double mean_gradient(std::span<const double> gradient, double inverse) {
@@ -253,14 +256,24 @@ void measure(std::span<const double> smoothness, std::span<const double> gradien
   fit.violations = static_cast<double>(violated) / static_cast<double>(smoothness.size());
 }
 
+// Of samples without an obstacle.
+Fit fit_in_range(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
+                 const FitOptions& options) {
+  const Constants constants = solve(smoothness, gradient, range, options);
+  Fit fit{.l0 = constants.l0, .l1 = constants.l1, .samples = static_cast<int64_t>(smoothness.size())};
+  measure(smoothness, gradient, fit);
+  return fit;
+}
+
 std::string skipped_text(const FitOptions& options) {
   return options.skip_first == 0 ? "" : join(" after the first ", options.skip_first, " were skipped");
 }
 
-// One layer's samples as two arrays, with the reason when they cannot be fitted.
+// One layer's samples as arrays, with the reason when they cannot be fitted.
 struct Columns {
   std::vector<double> smoothness;
   std::vector<double> gradient;
+  std::vector<double> radius;  // those that are known
   int64_t unmoved = 0;
   std::string reason;
 };
@@ -283,6 +296,7 @@ Columns columns(const std::vector<Sample>& samples, const FitOptions& options) {
     }
     result.smoothness.push_back(sample.smoothness);
     result.gradient.push_back(sample.gradient);
+    if (!std::isnan(sample.radius)) result.radius.push_back(sample.radius);
   }
   if (bad > 0) {
     result.reason = join(bad, " of ", result.smoothness.size(),
@@ -314,32 +328,29 @@ Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> g
   const auto count = static_cast<int64_t>(smoothness.size());
   GLUON_CHECK(count >= kMinSamples, "fit: needs at least ", kMinSamples, " samples, got ", count,
               skipped_text(options));
-  const Range range = checked_range(smoothness, gradient);
-  GLUON_CHECK(range.greatest_gradient > 0, "fit: all ", count, " gradients are zero, which leaves L1 open");
-
-  const Constants constants = solve(smoothness, gradient, range, options);
-  Fit fit{.l0 = constants.l0, .l1 = constants.l1, .samples = count};
-  measure(smoothness, gradient, fit);
-  return fit;
+  Range range;
+  const std::string reason = obstacle(smoothness, gradient, range);
+  GLUON_CHECK(reason.empty(), "fit: ", reason);
+  return fit_in_range(smoothness, gradient, range, options);
 }
 
 TrajectoryFit fit_trajectory(const Trajectory& trajectory, const FitOptions& options) {
   options.validate();
   TrajectoryFit result{.estimator = trajectory.estimator};
-  FitOptions all = options;
-  all.skip_first = 0;
   for (const LayerTrajectory& layer : trajectory.layers) {
     Columns samples = columns(layer.samples, options);
-    if (samples.reason.empty()) {
-      try {
-        const Fit fit = fit_smoothness(samples.smoothness, samples.gradient, all);
-        result.layers.push_back({layer.layer, layer.group, fit, samples.unmoved});
-        continue;
-      } catch (const InputError& error) {
-        samples.reason = std::string(error.what()).substr(std::string_view("fit: ").size());
-      }
+    Range range;
+    if (samples.reason.empty()) samples.reason = obstacle(samples.smoothness, samples.gradient, range);
+    if (!samples.reason.empty()) {
+      result.unfitted.push_back({layer.layer, layer.group, std::move(samples.reason)});
+      continue;
     }
-    result.unfitted.push_back({layer.layer, layer.group, std::move(samples.reason)});
+    result.layers.push_back({.layer = layer.layer,
+                             .group = layer.group,
+                             .fit = fit_in_range(samples.smoothness, samples.gradient, range, options),
+                             .unmoved = samples.unmoved,
+                             .gradient = median(std::move(samples.gradient)),
+                             .radius = median(std::move(samples.radius))});
   }
   return result;
 }

@@ -49,6 +49,9 @@ struct LayerFit {
   std::string group;
   Fit fit;
   int64_t unmoved = 0;  // samples left out because the layer had not moved: Lhat is 0/0 there
+  // Medians over exactly the samples that were fitted.
+  double gradient = Sample::kMissing;  // |g|*
+  double radius = Sample::kMissing;    // the one used; missing when no sample knows it
 };
 
 struct UnfittedLayer {

@@ -1,51 +1,42 @@
 #include "gluon/fit/radii.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "gluon/check.h"
+#include "gluon/fit/median.h"
 
 namespace gluon {
 namespace {
-
-// The middle one, or the mean of the middle two; NaN of none.
-double median(std::vector<double> values) {
-  if (values.empty()) return Sample::kMissing;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 struct Columns {
   std::vector<double> l0, l1, gradient, predicted, used;
 };
 
+std::string reasons(const TrajectoryFit& fits) {
+  if (fits.unfitted.empty()) return "the gradients of all layers never changed";
+  return join("layer '", fits.unfitted[0].layer, "': ", fits.unfitted[0].reason);
+}
+
 }  // namespace
 
-std::vector<GroupRadius> predict_radii(const Trajectory& trajectory, const TrajectoryFit& fits) {
-  std::map<std::string, const LayerTrajectory*> layers;
-  for (const LayerTrajectory& layer : trajectory.layers) layers[layer.layer] = &layer;
+std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
   std::vector<std::string> order;
   std::map<std::string, Columns> groups;
   for (const LayerFit& layer : fits.layers) {
-    const auto& [l0, l1] = std::pair(layer.fit.l0, layer.fit.l1);
+    const double l0 = layer.fit.l0;
+    const double l1 = layer.fit.l1;
     if (l0 + l1 == 0) continue;  // the gradient never changed: any radius would do
     if (groups.count(layer.group) == 0) order.push_back(layer.group);
     Columns& columns = groups[layer.group];
-    std::vector<double> gradients;
-    for (const Sample& sample : layers.at(layer.layer)->samples) {
-      gradients.push_back(sample.gradient);
-      if (!std::isnan(sample.radius)) columns.used.push_back(sample.radius);
-    }
-    const double gradient = median(std::move(gradients));
     columns.l0.push_back(l0);
     columns.l1.push_back(l1);
-    columns.gradient.push_back(gradient);
-    columns.predicted.push_back(gradient / (l0 + l1 * gradient));
+    columns.gradient.push_back(layer.gradient);
+    columns.predicted.push_back(l0 == 0 ? 1 / l1 : layer.gradient / (l0 + l1 * layer.gradient));
+    if (!std::isnan(layer.radius)) columns.used.push_back(layer.radius);
   }
-  GLUON_CHECK(!order.empty(), "radii: no layer could be fitted");
+  GLUON_CHECK(!order.empty(), "radii: none of the ", fits.layers.size() + fits.unfitted.size(),
+              " layers gives a radius; ", reasons(fits));
   std::vector<GroupRadius> radii;
   for (const std::string& name : order) {
     const Columns& columns = groups[name];

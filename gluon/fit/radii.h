@@ -2,8 +2,8 @@
 //
 //   t = |g|* / (L0 + L1 |g|*)                                             (paper: theorem 1, and section "Experiments")
 //
-// A group is the layers of one role, which share a radius; its numbers are medians over its layers, and |g|* of a
-// layer is the median over its samples. What the answer is worth depends on the samples: with `consecutive` ones it
+// (1 / L1 where L0 = 0). A group is the layers of one role, which share a radius; its numbers are medians over its
+// layers, and |g|* of a layer is the median over the samples that were fitted. What the answer is worth depends on the samples: with `consecutive` ones it
 // is about 0.7 of the radius that was used, whatever that was (docs/tuning.md).
 
 #pragma once
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "gluon/fit/fit.h"
-#include "gluon/smoothness/sample.h"
 
 namespace gluon {
 
@@ -24,11 +23,11 @@ struct GroupRadius {
   double l1 = 0;
   double gradient = 0;   // |g|*
   double predicted = 0;  // t
-  double used = 0;       // the median of the samples' radii; NaN when they do not say
+  double used = 0;       // the median of the layers' radii; NaN when the samples do not say, as under AdamW
 };
 
-/// One entry per group, in the order of their first layer. `fits` are those of `trajectory`. Throws InputError when
-/// nothing was fitted.
-std::vector<GroupRadius> predict_radii(const Trajectory& trajectory, const TrajectoryFit& fits);
+/// One entry per group, in the order of their first layer. Layers whose gradient never changed do not count. Throws
+/// InputError with the reason when nothing is left.
+std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits);
 
 }  // namespace gluon

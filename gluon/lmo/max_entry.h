@@ -10,6 +10,7 @@ namespace gluon {
 
 class MaxEntryNorm : public Norm {
  public:
+  std::optional<double> sign_factor() const override { return 1; }
   std::string name() const override;
 
  protected:

@@ -33,6 +33,15 @@ at::Tensor Norm::dual_norm(const at::Tensor& g) const { return compute_dual_norm
 
 at::Tensor Norm::lmo(const at::Tensor& g) const { return compute_lmo(checked(g, *this)).to(g.scalar_type()); }
 
+at::Tensor Norm::step_direction(const at::Tensor& g, double factor) const {
+  return compute_step_direction(checked(g, *this), factor);
+}
+
+at::Tensor Norm::compute_step_direction(const at::Tensor& g, double factor) const {
+  const at::Tensor direction = compute_lmo(g);
+  return factor == 1 ? direction : direction.mul(factor);
+}
+
 NormPtr make_norm(std::string_view name, const MatrixShape& shape, std::string_view orthogonalizer) {
   const Spec spec = parse_spec(name, "norm");
   const auto& arguments = spec.arguments;

@@ -30,6 +30,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,12 @@ class Norm {
   /// The minimiser of <g, z> over the unit ball for each matrix: (b, m, n) -> (b, m, n), dtype kept.
   at::Tensor lmo(const at::Tensor& g) const;
 
+  /// factor lmo(g), for a step: on Hopper GPUs it may come in float16, straight from the tensor cores.
+  at::Tensor step_direction(const at::Tensor& g, double factor = 1) const;
+
+  /// s, for norms with lmo(g) = -s sign(g) entry by entry.
+  virtual std::optional<double> sign_factor() const { return std::nullopt; }
+
   /// The name that make_norm() turns back into this norm.
   virtual std::string name() const = 0;
 
@@ -59,6 +66,9 @@ class Norm {
   virtual at::Tensor compute_norm(const at::Tensor& x) const = 0;
   virtual at::Tensor compute_dual_norm(const at::Tensor& g) const = 0;
   virtual at::Tensor compute_lmo(const at::Tensor& g) const = 0;
+
+  // factor lmo(g); a norm that can have the factor for nothing, or a narrower result faster, says how.
+  virtual at::Tensor compute_step_direction(const at::Tensor& g, double factor) const;
 };
 
 using NormPtr = std::shared_ptr<const Norm>;

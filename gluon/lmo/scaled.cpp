@@ -18,6 +18,11 @@ std::string ScaledNorm::name() const {
   return join("scaled(", number_text(factor_), ",", base_->name(), ")");
 }
 
+std::optional<double> ScaledNorm::sign_factor() const {
+  const std::optional<double> base = base_->sign_factor();
+  return base ? std::optional(*base / factor_) : std::nullopt;
+}
+
 at::Tensor ScaledNorm::compute_norm(const at::Tensor& x) const { return base_->norm(x).mul_(factor_); }
 
 at::Tensor ScaledNorm::compute_dual_norm(const at::Tensor& g) const {
@@ -25,5 +30,9 @@ at::Tensor ScaledNorm::compute_dual_norm(const at::Tensor& g) const {
 }
 
 at::Tensor ScaledNorm::compute_lmo(const at::Tensor& g) const { return base_->lmo(g).div_(factor_); }
+
+at::Tensor ScaledNorm::compute_step_direction(const at::Tensor& g, double factor) const {
+  return base_->step_direction(g, factor / factor_);
+}
 
 }  // namespace gluon

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "gluon/check.h"
 
@@ -13,11 +14,17 @@ namespace {
 
 // (b, min(m, n)). On the CPU one matrix per thread: LAPACK gains nothing from threads at the sizes of layers.
 at::Tensor singular_values(const at::Tensor& x) {
-  if (!x.is_cpu()) return at::linalg_svdvals(x);
+  if (!x.is_cpu() || (at::GradMode::is_enabled() && x.requires_grad())) return at::linalg_svdvals(x);
   const at::Tensor values = at::empty({x.size(0), std::min(x.size(1), x.size(2))}, x.options());
+  const int64_t bytes = values.size(1) * static_cast<int64_t>(values.element_size());
+  char* const out = static_cast<char*>(values.data_ptr());
   at::parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {
     const at::NoGradGuard no_grad;
-    for (int64_t i = begin; i < end; ++i) values[i].copy_(at::linalg_svdvals(x[i]));
+    // By address: a thread does not inherit inference mode, in which `values` may have been made.
+    for (int64_t i = begin; i < end; ++i) {
+      const at::Tensor found = at::linalg_svdvals(x[i]).contiguous();
+      std::memcpy(out + i * bytes, found.data_ptr(), static_cast<std::size_t>(bytes));
+    }
   });
   return values;
 }
@@ -38,5 +45,9 @@ at::Tensor SpectralNorm::compute_norm(const at::Tensor& x) const { return singul
 at::Tensor SpectralNorm::compute_dual_norm(const at::Tensor& g) const { return singular_values(g).sum(-1); }
 
 at::Tensor SpectralNorm::compute_lmo(const at::Tensor& g) const { return orthogonalizer_->polar(g).neg_(); }
+
+at::Tensor SpectralNorm::compute_step_direction(const at::Tensor& g, double factor) const {
+  return orthogonalizer_->step_polar(g, -factor);
+}
 
 }  // namespace gluon

@@ -20,6 +20,7 @@ class SpectralNorm : public Norm {
   at::Tensor compute_norm(const at::Tensor& x) const override;
   at::Tensor compute_dual_norm(const at::Tensor& g) const override;
   at::Tensor compute_lmo(const at::Tensor& g) const override;
+  at::Tensor compute_step_direction(const at::Tensor& g, double factor) const override;
 
  private:
   OrthogonalizerPtr orthogonalizer_;

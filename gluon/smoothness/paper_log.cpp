@@ -48,16 +48,14 @@ Trajectory read_paper_log(const std::filesystem::path& path) {
   Trajectory trajectory;
   std::map<int64_t, std::size_t> index;
   std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
+  // A last line without a break may have been cut inside a number.
+  for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
     std::string_view rest = line;
     Sample sample;
     int64_t layer = 0;
     if (!take_start(rest, sample.step, layer)) continue;
-    if (!take_values(rest, sample)) {
-      GLUON_CHECK(file.eof(), "smoothness: ", path.string(), " line ", number,
-                  ": expected L_estimated: NUMBER norm_grad: NUMBER, got '", line, "'");
-      break;
-    }
+    GLUON_CHECK(take_values(rest, sample), "smoothness: ", path.string(), " line ", number,
+                ": expected L_estimated: NUMBER norm_grad: NUMBER, got '", line, "'");
     const auto [entry, fresh] = index.try_emplace(layer, trajectory.layers.size());
     if (fresh) trajectory.layers.push_back({.layer = std::to_string(layer)});
     trajectory.layers[entry->second].samples.push_back(sample);

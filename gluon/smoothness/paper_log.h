@@ -14,8 +14,9 @@
 
 namespace gluon {
 
-/// The samples of a log, layers "0", "1", ... in the order of their first line, groups empty. A last line that was cut
-/// short is skipped. Throws InputError on a sample with a bad number and on a log without samples.
+/// The samples of a log, layers "0", "1", ... in the order of their first line, groups empty. A last line without a
+/// break may have been cut short and is skipped. Throws InputError on a sample with a bad number and on a log without
+/// samples.
 Trajectory read_paper_log(const std::filesystem::path& path);
 
 }  // namespace gluon

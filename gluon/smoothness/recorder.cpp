@@ -16,6 +16,7 @@ namespace gluon {
 namespace {
 
 constexpr const char* kExact = "exact";
+constexpr const char* kSvd = "svd";
 
 // Block `index` of a stack, shaped as the block's part of its parameter.
 at::Tensor slot(const at::Tensor& stack, std::size_t index, const at::Tensor& like) {
@@ -26,6 +27,11 @@ at::Tensor slot(const at::Tensor& stack, std::size_t index, const at::Tensor& li
 at::Tensor inner_products(const at::Tensor& a, const at::Tensor& b) {
   const int64_t c = a.size(0);
   return at::bmm(a.reshape({c, 1, -1}), b.reshape({c, -1, 1})).flatten();
+}
+
+bool same_place(const Block& a, const Block& b) {
+  return a.shape == b.shape && a.leading == b.leading && a.dim == b.dim && a.start == b.start &&
+         a.length == b.length;
 }
 
 std::vector<double> to_host(const at::Tensor& values) {
@@ -68,20 +74,22 @@ Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, Reco
     GLUON_CHECK(!rule.norm.is_adamw(), "Recorder: layer '", layer.name,
                 "' has no norm, its rule leaves it to AdamW; give a geometry that measures it");
     for (Block& block : split_blocks(layer, rule.split)) {
-      NormPtr norm = rule.norm.resolve(block.shape, exact ? kDefaultOrthogonalizer : options_.dual);
-      const bool spectral = norm->name().find("spectral") != std::string::npos;
-      const std::string name = rule.norm.resolve(block.shape, kDefaultOrthogonalizer)->name();
+      // An LMO with the orthogonalizer asked for stands in for the dual where the norm takes one from outside.
+      const NormPtr plain = rule.norm.resolve(block.shape, kDefaultOrthogonalizer);
+      const bool by_lmo = !exact && rule.norm.resolve(block.shape, kSvd)->name() != plain->name();
+      const NormPtr norm = by_lmo ? rule.norm.resolve(block.shape, options_.dual) : plain;
       samples_.layers.push_back({block.name,
                                  std::string(role_name(layer.role)),
-                                 name,
-                                 spectral && !exact ? options_.dual : kExact,
+                                 plain->name(),
+                                 by_lmo ? options_.dual : kExact,
                                  {}});
       const Key key{block.shape.rows, block.shape.cols, norm->name(), layer.parameter.scalar_type(),
                     layer.parameter.device().str()};
       const auto [entry, fresh] = known.emplace(key, groups_.size());
-      if (fresh) groups_.push_back({.norm = norm, .exact = exact || !spectral});
+      if (fresh) groups_.push_back({.norm = norm, .exact = !by_lmo});
       Group& group = groups_[entry->second];
-      slots_[block.name] = {entry->second, group.blocks.size()};
+      const bool first = slots_.emplace(block.name, std::pair(entry->second, group.blocks.size())).second;
+      GLUON_CHECK(first, "Recorder: two layers are called '", block.name, "'");
       group.places.push_back(samples_.layers.size() - 1);
       group.blocks.push_back(std::move(block));
     }
@@ -116,6 +124,7 @@ void Recorder::begin_pair() {
     }
     group.momentum = at::zeros_like(group.parameters);
     group.radius = at::full({group.parameters.size(0)}, Sample::kMissing, group.parameters.options());
+    group.seen.assign(group.blocks.size(), 0);
   }
   open_ = true;
 }
@@ -124,12 +133,15 @@ void Recorder::after_step(const BatchStep& batch) {
   if (!open_) return;
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto found = slots_.find(batch.blocks[i].name);
-    // A geometry that cuts this layer in another way measures no momentum.
     if (found == slots_.end()) continue;
     const auto [group, index] = found->second;
+    // A geometry that cuts this layer in another way measures no momentum.
+    if (!same_place(batch.blocks[i], groups_[group].blocks[index])) continue;
     const auto from = static_cast<int64_t>(i);
     groups_[group].momentum.select(0, static_cast<int64_t>(index)).copy_(batch.momentum[from]);
-    groups_[group].radius[static_cast<int64_t>(index)].copy_(batch.radius[from]);
+    groups_[group].seen[index] = 1;
+    // AdamW's learning rate is no radius.
+    if (batch.norm != nullptr) groups_[group].radius[static_cast<int64_t>(index)].copy_(batch.radius[from]);
   }
 }
 
@@ -150,8 +162,7 @@ void Recorder::finish_group(Group& group, int64_t step) {
       inner_products(change, displaced).neg_().div_(group.dual_norm(change).mul_(length));
   const auto [latest, still_present] = group.gather_gradients();
   change = change.neg_().add_(latest);
-  const at::Tensor momentum =
-      at::where(group.radius.isnan(), group.radius, group.dual_norm(std::exchange(group.momentum, {})));
+  const at::Tensor momentum = group.dual_norm(std::exchange(group.momentum, {}));
   // One transfer for all.
   const std::vector<double> values =
       to_host(at::cat({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
@@ -162,14 +173,16 @@ void Recorder::finish_group(Group& group, int64_t step) {
     const double smoothness = value(0) / value(1);
     // A layer without a gradient, or one that did not move, has no smoothness there.
     if (!present[i] || !still_present[i] || !std::isfinite(smoothness)) continue;
-    samples_.layers[group.places[i]].samples.push_back({.step = step,
-                                                        .gradient_change = value(0),
-                                                        .displacement = value(1),
-                                                        .smoothness = smoothness,
-                                                        .gradient = value(2),
-                                                        .momentum = value(3),
-                                                        .alignment = value(4),
-                                                        .radius = value(5)});
+    has_samples_ = true;
+    samples_.layers[group.places[i]].samples.push_back(
+        {.step = step,
+         .gradient_change = value(0),
+         .displacement = value(1),
+         .smoothness = smoothness,
+         .gradient = value(2),
+         .momentum = group.seen[i] ? value(3) : Sample::kMissing,
+         .alignment = value(4),
+         .radius = value(5)});
   }
 }
 
@@ -199,7 +212,14 @@ at::Tensor Recorder::Group::dual_norm(const at::Tensor& g) const {
   return exact ? norm->dual_norm(g) : inner_products(g, norm->lmo(g)).neg_();
 }
 
+Trajectory Recorder::measured() const {
+  Trajectory layers = samples_;
+  for (LayerTrajectory& layer : layers.layers) layer.samples.clear();
+  return layers;
+}
+
 Trajectory Recorder::take_samples() {
+  has_samples_ = false;
   Trajectory taken = samples_;
   for (LayerTrajectory& layer : samples_.layers) layer.samples.clear();
   return taken;

@@ -29,8 +29,9 @@ namespace gluon {
 
 struct RecorderOptions {
   int64_t every = 50;
-  Estimator estimator = Estimator::kConsecutive;
-  std::string dual = "exact";  // of spectral norms: the SVD, or an orthogonalizer such as polar_express:8
+  Estimator estimator =
+      Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
+  std::string dual = "exact";   // of spectral norms: the SVD, or an orthogonalizer such as polar_express:8
 
   /// Throws InputError naming the option, its value and what is allowed.
   void validate() const;
@@ -53,6 +54,12 @@ class Recorder : public StepObserver {
   /// Throws InputError when a reference was needed and not taken.
   void before_step(int64_t step) override;
   void after_step(const BatchStep& batch) override;
+
+  /// Whether there are samples to take.
+  bool has_samples() const { return has_samples_; }
+
+  /// What is measured, without samples.
+  Trajectory measured() const;
 
   /// The samples made since the last call.
   Trajectory take_samples();
@@ -80,6 +87,7 @@ class Recorder : public StepObserver {
     Gradients gradients{};              // g_k
     at::Tensor momentum{};              // m_k
     at::Tensor radius{};                // (c); NaN where the step did not say
+    std::vector<char> seen{};           // whether the step said its momentum
 
     at::Tensor stack() const;  // an empty one
     Gradients gather_gradients() const;
@@ -95,6 +103,7 @@ class Recorder : public StepObserver {
   std::map<std::string, std::pair<std::size_t, std::size_t>> slots_;  // block name -> group, index
   Trajectory samples_;
   bool open_ = false;  // X_k and g_k are held
+  bool has_samples_ = false;
 };
 
 }  // namespace gluon

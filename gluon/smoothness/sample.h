@@ -17,7 +17,7 @@ namespace gluon {
 
 /// Where g_k and g_{k+1} come from.
 enum class Estimator {
-  kConsecutive,  // each step's own batch: the paper's stochastic runs; measures mostly the noise between batches
+  kConsecutive,  // each step's own batch, as in the paper's stochastic runs: mostly the batches' noise
   kFull,         // the whole training set, both times: deterministic runs
   kSameBatch,    // the NEXT step's batch at the old and at the new point: curvature without the noise
   kUnknown,      // not written down, as in the authors' logs
@@ -38,7 +38,7 @@ struct Sample {
   double gradient = kMissing;         // |g_{k+1}|*
   double momentum = kMissing;         // |m_k|*, the input of the step's LMO
   double alignment = kMissing;        // -<g_k, d> / (|g_k|* |d|), d = X_{k+1} - X_k: 1 is straight down
-  double radius = kMissing;           // t_k, schedule included; AdamW: its learning rate
+  double radius = kMissing;           // t_k, schedule included; AdamW has none
 };
 
 struct LayerTrajectory {

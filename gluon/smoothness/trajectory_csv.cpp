@@ -93,16 +93,21 @@ class Cells {
   std::string unquoted_;
 };
 
-// A line without its break; `ended` says whether there was one.
-bool next_line(std::istream& file, std::string& line, bool& ended) {
-  if (!std::getline(file, line)) return false;
-  ended = !file.eof();
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  return true;
+// The next line without its break. A last one that has none may have been cut inside a number: it does not count.
+bool next_line(std::istream& file, std::string& line, const std::string& path) {
+  std::getline(file, line);
+  GLUON_CHECK(!file.bad(), "smoothness: cannot read ", path);
+  return file.good();
 }
 
-std::string without_mark(std::string line) {
-  if (line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // spreadsheets write one
+// Spreadsheets write both.
+std::string_view without_mark(std::string_view line) {
+  if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+  return line;
+}
+
+std::string_view without_return(std::string_view line) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }
 
@@ -117,18 +122,16 @@ class Reader {
     file.open(path_, std::ios::binary);
     GLUON_CHECK(file, "smoothness: cannot read ", path_);
     std::string line;
-    bool ended = true;
-    next_line(file, line, ended);
-    read_header(without_mark(line));
-    while (next_line(file, line, ended)) {
+    next_line(file, line, path_);
+    read_header(without_return(without_mark(line)));
+    while (next_line(file, line, path_)) {
       ++line_number_;
-      if (line.empty()) continue;
-      const bool whole = cells_.split(line) && cells_.size() == width_;
-      if (!whole && !ended) break;  // a killed run left half a line
+      const std::string_view row = without_return(line);
+      if (row.empty()) continue;
+      const bool whole = cells_.split(row) && cells_.size() == width_;
       GLUON_CHECK(whole, where(), "expected ", width_, " cells as in the header, got ", cells_.size());
       read_row();
     }
-    GLUON_CHECK(!file.bad(), "smoothness: cannot read ", path_);
     GLUON_CHECK(!trajectory_.layers.empty(), "smoothness: ", path_, " holds no samples");
     return std::move(trajectory_);
   }
@@ -136,7 +139,7 @@ class Reader {
  private:
   std::string where() const { return join("smoothness: ", path_, " line ", line_number_, ": "); }
 
-  void read_header(const std::string& line) {
+  void read_header(std::string_view line) {
     GLUON_CHECK(cells_.split(line), where(), "unbalanced quotes");
     width_ = cells_.size();
     std::string missing;
@@ -238,12 +241,42 @@ class Reader {
   Trajectory trajectory_;
 };
 
+// Refuses rows that were measured in another way than `layers` are. Such rows would make the file unreadable.
+class SameMeasurement {
+ public:
+  SameMeasurement(const std::string& path, const Trajectory& layers)
+      : path_(path), estimator_(estimator_name(layers.estimator)) {
+    for (const LayerTrajectory& layer : layers.layers) layers_.emplace(layer.layer, &layer);
+  }
+
+  void check(const Cells& row) const {
+    GLUON_CHECK(row[kEstimator] == estimator_, "smoothness: ", path_, " holds samples of the estimator '",
+                row[kEstimator], "', the new ones are '", estimator_, "'", kAdvice);
+    const auto layer = layers_.find(row[kLayer]);
+    if (layer == layers_.end()) return;
+    const LayerTrajectory& now = *layer->second;
+    const auto where = [&] { return join("smoothness: ", path_, ": layer '", now.layer, "' was "); };
+    GLUON_CHECK(row[kNorm] == now.norm, where(), "measured in ", row[kNorm], ", this run measures in ",
+                now.norm, kAdvice);
+    GLUON_CHECK(row[kDualMethod] == now.dual_method, where(), "measured with the dual method ",
+                row[kDualMethod], ", this run uses ", now.dual_method, kAdvice);
+    GLUON_CHECK(row[kGroup] == now.group, where(), "in the group '", row[kGroup], "', this run has it in '",
+                now.group, "'", kAdvice);
+  }
+
+ private:
+  static constexpr std::string_view kAdvice = "; measure as before or move the file away";
+
+  const std::string& path_;
+  std::string_view estimator_;
+  std::unordered_map<std::string_view, const LayerTrajectory*> layers_;
+};
+
 }  // namespace
 
 bool is_trajectory_csv_header(const std::string& line) {
   Cells cells;
-  const std::string text = without_mark(line);
-  if (!cells.split(text) || cells.size() < 2) return false;
+  if (!cells.split(without_mark(line)) || cells.size() < 2) return false;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (std::find(kColumns.begin(), kColumns.end(), cells[i]) != kColumns.end()) return true;
   }
@@ -252,11 +285,11 @@ bool is_trajectory_csv_header(const std::string& line) {
 
 Trajectory read_trajectory_csv(const fs::path& path) { return Reader(path).read(); }
 
-TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, Estimator estimator,
+TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, const Trajectory& layers,
                                          std::optional<int64_t> keep_through)
-    : path_(std::move(path)), estimator_(estimator) {
+    : path_(std::move(path)), estimator_(layers.estimator) {
   std::error_code error;
-  const std::uintmax_t kept = fs::exists(path_, error) ? kept_bytes(keep_through) : 0;
+  const std::uintmax_t kept = fs::exists(path_, error) ? kept_bytes(layers, keep_through) : 0;
   if (kept > 0) fs::resize_file(path_, kept, error);
   GLUON_CHECK(!error, "smoothness: cannot write ", path_.string(), ": ", error.message());
   file_.open(path_, std::ios::binary | (kept > 0 ? std::ios::app : std::ios::trunc));
@@ -266,23 +299,27 @@ TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, Estimator estimator,
 }
 
 // Rows are in the order of their steps, so what stays is the front of the file.
-std::uintmax_t TrajectoryCsvWriter::kept_bytes(std::optional<int64_t> keep_through) const {
+std::uintmax_t TrajectoryCsvWriter::kept_bytes(const Trajectory& layers,
+                                               std::optional<int64_t> keep_through) const {
+  const std::string path = path_.string();
   std::ifstream file(path_, std::ios::binary);
-  GLUON_CHECK(file, "smoothness: cannot read ", path_.string());
+  GLUON_CHECK(file, "smoothness: cannot read ", path);
   std::string line;
-  if (!std::getline(file, line) || file.eof()) return 0;  // killed while it wrote the header
-  GLUON_CHECK(line == header(), "smoothness: ", path_.string(), " has other columns than ", header());
+  const bool ended = next_line(file, line, path);
+  // A run may have been killed while it wrote the header.
+  GLUON_CHECK(ended ? line == header() : header().starts_with(line), "smoothness: ", path,
+              " has other columns than ", header());
+  if (!ended) return 0;
+  const SameMeasurement same(path, layers);
   std::uintmax_t kept = line.size() + 1;
   Cells cells;
-  while (std::getline(file, line) && !file.eof()) {
+  while (next_line(file, line, path)) {
     int64_t step = 0;
     const bool whole = cells.split(line) && cells.size() == kColumns.size() &&
                        std::from_chars(line.data(), line.data() + line.size(), step).ec == std::errc();
-    GLUON_CHECK(whole, "smoothness: ", path_.string(), " holds a bad row '", line, "'");
+    GLUON_CHECK(whole, "smoothness: ", path, " holds a bad row '", line, "'");
     if (keep_through && step > *keep_through) break;
-    GLUON_CHECK(cells[kEstimator] == estimator_name(estimator_), "smoothness: ", path_.string(),
-                " holds samples of the estimator '", cells[kEstimator], "', the new ones are '",
-                estimator_name(estimator_), "'");
+    same.check(cells);
     kept += line.size() + 1;
   }
   return kept;

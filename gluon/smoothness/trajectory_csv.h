@@ -20,10 +20,12 @@ namespace gluon {
 
 class TrajectoryCsvWriter {
  public:
-  /// Opens `path` for appending and writes the header when the file is new. In an existing file, half a last line, as
-  /// a killed run leaves it, and the rows after step `keep_through` are dropped first. Throws InputError when the
-  /// file cannot be written, has other columns, or holds samples of another estimator.
-  TrajectoryCsvWriter(std::filesystem::path path, Estimator estimator,
+  /// Opens `path` for appending and writes the header when the file is new. `layers` says what will be measured and
+  /// how; its samples are not looked at. In an existing file, a last line without a break, as a killed run leaves it,
+  /// and the rows after step `keep_through` are dropped first. Throws InputError, and leaves the file as it is, when it
+  /// cannot be read, has other columns, or when a row that stays has another estimator or its layer another group,
+  /// norm or dual method; also when the file cannot be written.
+  TrajectoryCsvWriter(std::filesystem::path path, const Trajectory& layers,
                       std::optional<int64_t> keep_through = std::nullopt);
 
   /// Adds one row; `layer` names it, its own samples are not looked at. Throws InputError on a line break in a name.
@@ -33,7 +35,7 @@ class TrajectoryCsvWriter {
   void flush();
 
  private:
-  std::uintmax_t kept_bytes(std::optional<int64_t> keep_through) const;
+  std::uintmax_t kept_bytes(const Trajectory& layers, std::optional<int64_t> keep_through) const;
 
   std::filesystem::path path_;
   Estimator estimator_;
@@ -42,8 +44,8 @@ class TrajectoryCsvWriter {
 };
 
 /// All samples of a file, layers in the order of their first row. Columns are found by name and others are ignored; a
-/// last line that was cut short is too. Throws InputError on missing columns, bad cells, two estimators in one file,
-/// or a layer that changes its group, norm or dual method.
+/// last line without a break is too, because it may have been cut inside a number. Throws InputError on missing
+/// columns, bad cells, two estimators in one file, or a layer that changes its group, norm or dual method.
 Trajectory read_trajectory_csv(const std::filesystem::path& path);
 
 /// Whether `line` is the header of such a file, perhaps of an incomplete one.

@@ -24,11 +24,6 @@ Guarantee with_smooth_radii(const Constants& constants, std::string theorem) {
   return result;
 }
 
-void set_rate(Guarantee& guarantee, const QuadraticRate& rate) {
-  guarantee.needed = [rate](double precision) { return rate.needed(precision); };
-  guarantee.bound = [rate](double iterations) { return rate.bound(iterations); };
-}
-
 }  // namespace
 
 double theorem1_radius(const LayerConstants& layer, double gradient_dual_norm) {
@@ -60,8 +55,8 @@ double harmonic_mean_l1(const Constants& constants, std::string_view who) {
   double sum = 0;
   for (std::size_t i = 0; i < constants.layers.size(); ++i) {
     const double l1 = constants.layers[i].l1;
-    GLUON_CHECK(l1 > 0, who, ": the weights 1 / L1 need L1 > 0 in every layer, got L1 = ", l1, " for layer ",
-                i + 1);
+    GLUON_CHECK(l1 > 0, who, ": the weights 1 / L1 need L1 > 0 in every layer, got L1 = ", l1, " for ",
+                constants.layer_text(i));
     sum += 1 / l1;
   }
   return static_cast<double>(constants.layers.size()) / sum;
@@ -95,7 +90,7 @@ Guarantee theorem1(const Constants& constants) {
   result.formula = "K = ceil(2 Delta0 sum(L0) / eps^2 + 2 Delta0 max(L1) / eps)";
   result.bound_formula = "eps = c max(L1) + sqrt((c max(L1))^2 + 2 c sum(L0)), c = Delta0 / K";
   result.weights = plain_weights(constants);
-  set_rate(result, plain_rate(constants));
+  result.set_rate(plain_rate(constants));
   return result;
 }
 
@@ -105,7 +100,7 @@ Guarantee theorem1_weighted(const Constants& constants) {
   result.formula = "K = ceil(2 Delta0 h^2 sum(L0 / L1^2) / eps^2 + 2 Delta0 h / eps)";
   result.bound_formula = "eps = c h + sqrt((c h)^2 + 2 c h^2 sum(L0 / L1^2)), c = Delta0 / K";
   result.weights = weighted_weights(constants, result.theorem);
-  set_rate(result, weighted_rate(constants, result.theorem));
+  result.set_rate(weighted_rate(constants, result.theorem));
   return result;
 }
 

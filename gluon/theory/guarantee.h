@@ -28,6 +28,7 @@ struct LayerConstants {
   double l1 = 0;
   std::optional<double> t;  // theorem 3's t_i; its own choice 1 / (12 L1) when not given
   double noise_factor = 1;  // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
+  std::string name{};       // for errors, which otherwise say its number
 };
 
 struct Constants {
@@ -38,6 +39,9 @@ struct Constants {
   double max_l0() const;
   double max_l1() const;
   bool l1_is_zero() const;  // in all layers
+
+  /// "layer 'head'", or "layer 2" when it has no name, for layers[1].
+  std::string layer_text(std::size_t index) const;
 
   /// Throws InputError, opened by `who`, unless there is a layer, Delta0 >= 0, and L0, L1 >= 0, not both 0.
   void validate(std::string_view who) const;
@@ -55,6 +59,13 @@ struct Guarantee {
   bool counts_steps = false;          // the promise is about X_K; otherwise about the best of X_0 .. X_{K-1}
   std::function<double(double)> needed;  // eps > 0 -> the real number whose ceiling is K
   std::function<double(double)> bound;   // K >= 1 -> eps
+
+  /// Takes needed() and bound() from an object that has both.
+  template <typename Rate>
+  void set_rate(const Rate& rate) {
+    needed = [rate](double precision) { return rate.needed(precision); };
+    bound = [rate](double iterations) { return rate.bound(iterations); };
+  }
 
   /// K, the smallest whole number the theorem promises `precision` for; at least 1 (0 where steps are
   /// counted). Exact below 10^14. Throws InputError unless precision > 0 and K is finite.

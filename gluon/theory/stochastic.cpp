@@ -23,11 +23,10 @@ Guarantee with_noisy_radii(const Constants& constants, double zeta, std::string 
   return result;
 }
 
-void set_rate(Guarantee& guarantee, QuadraticRate rate, double zeta) {
+QuadraticRate with_noise(QuadraticRate rate, double zeta) {
   rate.a /= (1 - zeta) * (1 - zeta);
   rate.b *= (1 + zeta) / ((1 - zeta) * (1 - zeta));
-  guarantee.needed = [rate](double precision) { return rate.needed(precision); };
-  guarantee.bound = [rate](double iterations) { return rate.bound(iterations); };
+  return rate;
 }
 
 // (a + b log K) / K^(1/4), theorem 3's right side.
@@ -45,7 +44,7 @@ struct LogQuarterRate {
     if (bound(1) <= precision) return 1;
     double low = b > 0 ? std::max(1.0, std::floor(std::exp(4 - a / b))) : 1;
     double high = 2 * low;
-    while (bound(high) > precision) {
+    while (!(bound(high) <= precision)) {
       low = high;
       high *= 2;
       if (!std::isfinite(high)) return high;
@@ -65,10 +64,12 @@ std::vector<double> chosen_t(const Constants& constants, std::string_view who) {
   for (std::size_t i = 0; i < constants.layers.size(); ++i) {
     const LayerConstants& layer = constants.layers[i];
     const double most = theorem3_largest_t(layer.l1);
-    GLUON_CHECK(layer.t || layer.l1 > 0, who, ": L1 = 0 leaves t open, give t for layer ", i + 1);
+    GLUON_CHECK(layer.t || layer.l1 > 0, who, ": L1 = 0 leaves t open, give t for ", constants.layer_text(i));
     const double t = layer.t.value_or(most);
+    GLUON_CHECK(std::isfinite(t), who, ": 1 / (12 L1) is beyond every number, give t for ",
+                constants.layer_text(i));
     GLUON_CHECK(t <= most * (1 + 1e-12), who, ": t must be at most 1 / (12 L1) = ", most, ", got ", t,
-                " for layer ", i + 1);
+                " for ", constants.layer_text(i));
     result.push_back(t);
   }
   return result;
@@ -89,7 +90,7 @@ Guarantee theorem2(const Constants& constants, double zeta) {
   result.bound_formula =
       "eps = c (1+zeta) max(L1) + sqrt((c (1+zeta) max(L1))^2 + 2 c sum(L0)), c = Delta0 / ((1-zeta)^2 K)";
   result.weights = plain_weights(constants);
-  set_rate(result, plain_rate(constants), zeta);
+  result.set_rate(with_noise(plain_rate(constants), zeta));
   return result;
 }
 
@@ -101,7 +102,7 @@ Guarantee theorem2_weighted(const Constants& constants, double zeta) {
   result.bound_formula =
       "eps = c (1+zeta) h + sqrt((c (1+zeta) h)^2 + 2 c h^2 sum(L0 / L1^2)), c = Delta0 / ((1-zeta)^2 K)";
   result.weights = weighted_weights(constants, result.theorem);
-  set_rate(result, weighted_rate(constants, result.theorem), zeta);
+  result.set_rate(with_noise(weighted_rate(constants, result.theorem), zeta));
   return result;
 }
 
@@ -126,6 +127,8 @@ Guarantee theorem3(const Constants& constants, double sigma) {
     result.radii.push_back(spec_text("power", {t[i]}));
     result.largest_radii.push_back(t[i]);
   }
+  GLUON_CHECK(std::isfinite(rate.a) && std::isfinite(rate.b), result.theorem,
+              ": the bound is beyond every number, give smaller t");
   result.weights = t;
   result.momentum = "theorem3";
   result.promise = "min over k < K of sum_i t_i E|grad_i f(X_k)|* <= eps";
@@ -135,8 +138,7 @@ Guarantee theorem3(const Constants& constants, double sigma) {
                              : "eps = K^(-1/4) (2 Delta0 + sum_i [2 c_i sigma t_i (7 + 2 sqrt(2) e log K) + "
                                "L0_i t_i^2 (87 + 28 log K)])";
   result.formula = "K = the smallest with " + result.bound_formula;
-  result.needed = [rate](double precision) { return rate.needed(precision); };
-  result.bound = [rate](double iterations) { return rate.bound(iterations); };
+  result.set_rate(rate);
   return result;
 }
 

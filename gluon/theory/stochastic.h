@@ -48,7 +48,8 @@ double theorem3_radius(double t, int64_t step);
 double theorem3_largest_t(double l1);
 
 /// t_i is LayerConstants::t, or theorem3_largest_t(). Throws InputError on constants outside the theorem:
-/// Constants::validate(); sigma >= 0; t_i <= 1 / (12 L1_i); t_i missing where L1_i = 0.
+/// Constants::validate(); sigma >= 0; t_i <= 1 / (12 L1_i); t_i missing where L1_i = 0 or so small that 1 / (12 L1_i)
+/// is infinite; t_i so large that the bound is.
 Guarantee theorem3(const Constants& constants, double sigma);
 
 }  // namespace gluon::theory

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
 #include "gluon/precision.h"
 
 namespace gluon {
@@ -18,6 +19,14 @@ constexpr int64_t kCacheBytes = int64_t{16} << 20;
 // Momentum and directions of half precision parameters are kept in float32.
 at::TensorOptions stack_options(const at::Tensor& parameter) {
   return parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type()));
+}
+
+// Whether the kernels can take the tensors beside float32 `state` on their device.
+bool fits_kernels(const at::Tensor& state, std::span<const at::Tensor> tensors) {
+  if (!kernels::available(state) || state.scalar_type() != at::kFloat) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  });
 }
 
 }  // namespace
@@ -64,6 +73,10 @@ void LayerBatch::accumulate_momentum(BatchStep& batch) {
     const MatrixShape& shape = blocks_.front().shape;
     batch.momentum = at::empty({count, shape.rows, shape.cols}, last_radius_.options());
   }
+  if (momentum_.input_is_buffer() && fits_kernels(buffer, batch.gradients)) {
+    kernels::accumulate_momentum(buffer, batch.gradients, momentum_.beta(batch.step));
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
     const at::Tensor& gradient = batch.gradients[static_cast<std::size_t>(i)];
     at::Tensor kept;
@@ -89,11 +102,17 @@ void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
 
 void LayerBatch::move_parameters(const BatchStep& batch) const {
   const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
+  std::vector<at::Tensor> parameters;
+  for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
+  if (fits_kernels(batch.radius, parameters)) {
+    kernels::update_parameters(parameters, batch.direction, batch.radius, decay);
+    return;
+  }
   at::Tensor shrink;
   if (decay > 0) shrink = 1 - batch.radius * decay;
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
+    at::Tensor parameter = parameters[i];
     const at::Tensor direction = slot(batch.direction, index, parameter.sizes());
     if (parameter.scalar_type() != direction.scalar_type()) {
       // In half precision the shrinkage alone would round away; both parts together are rounded once.
@@ -104,6 +123,20 @@ void LayerBatch::move_parameters(const BatchStep& batch) const {
     if (decay > 0) parameter.mul_(shrink[index]);
     parameter.addcmul_(direction, batch.radius[index]);
   }
+}
+
+bool LayerBatch::step_by_sign(BatchStep& batch, double multiplier) {
+  const std::optional<double> factor = norm_->sign_factor();
+  if (!factor || !momentum_.input_is_buffer() || !rule_.radius->constant()) return false;
+  std::vector<at::Tensor> parameters;
+  for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
+  if (!fits_kernels(buffer_, parameters) || !fits_kernels(buffer_, batch.gradients)) return false;
+  batch.momentum = part(buffer_, batch.blocks);
+  choose_radius(batch, multiplier);
+  const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
+  kernels::update_by_sign(parameters, batch.momentum, batch.gradients, momentum_.beta(batch.step),
+                          batch.radius, -*factor, decay);
+  return true;
 }
 
 void LayerBatch::list(std::map<std::string, std::vector<int64_t>>& entries) const {

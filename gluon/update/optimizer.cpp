@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -36,6 +37,27 @@ void check_ball(const Rule& rule) {
   const auto t = rule.radius->constant();
   GLUON_CHECK(!rule.ball || !t || *t <= *rule.ball, "Optimizer: radius ", t.value_or(0), " of rule '",
               rule.pattern, "' must not exceed its ball ", rule.ball.value_or(0));
+}
+
+// One flag per tensor, on the device of the first.
+at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
+  const at::Device device = tensors[0].device();
+  const bool together =
+      device.is_cuda() && std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+        return tensor.device() == device && tensor.scalar_type() == tensors[0].scalar_type();
+      });
+  // All in a few launches.
+  if (together) {
+    return at::isfinite(at::stack(at::_foreach_norm(tensors, std::numeric_limits<double>::infinity())));
+  }
+  std::vector<at::Tensor> finite;
+  for (const at::Tensor& tensor : tensors) {
+    // LibTorch 1.13 has no aminmax of float16 on the CPU.
+    const bool half = tensor.scalar_type() == at::kHalf && tensor.is_cpu();
+    const auto [least, largest] = at::aminmax(half ? tensor.to(at::kFloat) : tensor);
+    finite.push_back(at::isfinite(least).logical_and_(at::isfinite(largest)).to(device));
+  }
+  return at::stack(finite);
 }
 
 // What observers see of a layer that AdamW moved.
@@ -114,14 +136,15 @@ void Optimizer::step() {
     return;
   }
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
-  halfway_ = true;
   for (const auto& observer : observers_) observer->before_step(step_);
+  halfway_ = true;
   const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
   for (LayerBatch& layers : batches_) {
     for (const auto& run : layers.runs(options_.scratch_bytes)) {
       BatchStep batch = layers.gather_gradients(run, step_);
+      if (observers_.empty() && layers.step_by_sign(batch, multiplier)) continue;
       layers.accumulate_momentum(batch);
-      batch.direction = layers.norm().lmo(batch.momentum);
+      batch.direction = layers.norm().step_direction(batch.momentum);
       layers.choose_radius(batch, multiplier);
       layers.move_parameters(batch);
       for (const auto& observer : observers_) observer->after_step(batch);
@@ -164,20 +187,16 @@ void Optimizer::check_layers() {
 
 std::string Optimizer::first_non_finite_layer() const {
   // One pass per gradient and one transfer for all: the extremes are finite exactly when every entry is.
-  std::vector<at::Tensor> finite;
+  std::vector<at::Tensor> gradients;
   std::vector<std::size_t> index;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& gradient = layers_[i].parameter.grad();
     if (!gradient.defined()) continue;
-    // LibTorch 1.13 has no aminmax of float16 on the CPU.
-    const bool half = gradient.scalar_type() == at::kHalf && gradient.is_cpu();
-    const auto [least, largest] = at::aminmax(half ? gradient.to(at::kFloat) : gradient);
-    finite.push_back(
-        at::isfinite(least).logical_and_(at::isfinite(largest)).to(layers_[0].parameter.device()));
+    gradients.push_back(gradient);
     index.push_back(i);
   }
-  if (finite.empty()) return {};
-  const at::Tensor flags = at::stack(finite).cpu();
+  if (gradients.empty()) return {};
+  const at::Tensor flags = all_finite(gradients).cpu();
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (!flags[static_cast<int64_t>(i)].item<bool>()) return layers_[index[i]].name;
   }

@@ -16,6 +16,13 @@ double epsilon_of(at::ScalarType type) {
   return type == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
 }
 
+// (context, context), 0 or -inf
+at::Tensor causal_mask(int64_t context, const at::TensorOptions& options) {
+  return at::full({context, context}, -std::numeric_limits<double>::infinity(), at::kDouble)
+      .triu(1)
+      .to(options);
+}
+
 // queries, keys, values (B, H, T, D) -> (B, H, T, D)
 at::Tensor causal(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
                   [[maybe_unused]] const at::Tensor& mask) {
@@ -31,6 +38,18 @@ at::Tensor causal(const at::Tensor& queries, const at::Tensor& keys, const at::T
 
 at::Tensor rms_norm(const at::Tensor& x) {
   return x * x.square().mean(-1, /*keepdim=*/true).add(epsilon_of(x.scalar_type())).rsqrt();
+}
+
+at::Tensor rotary_angles(int64_t positions, int64_t head_dimension) {
+  const at::TensorOptions exact = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor frequencies =  // (D / 2)
+      at::pow(kRotaryBase, at::arange(0, head_dimension, 2, exact) / -static_cast<double>(head_dimension));
+  return at::outer(at::arange(positions, exact), frequencies);
+}
+
+at::Tensor causal_attention(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
+  const at::Tensor mask = kHasOperator ? at::Tensor() : causal_mask(queries.size(2), queries.options());
+  return causal(queries, keys, values, mask);
 }
 
 at::Tensor masked_attention(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
@@ -52,16 +71,12 @@ CausalAttention::CausalAttention(int64_t context, int64_t head_dimension)
 
 void CausalAttention::make_tables(const at::TensorOptions& options) {
   if (cos_.defined() && cos_.device() == options.device() && cos_.dtype() == options.dtype()) return;
-  const at::TensorOptions exact = at::TensorOptions().dtype(at::kDouble);
-  const at::Tensor frequencies =  // (D / 2)
-      at::pow(kRotaryBase, at::arange(0, head_dimension_, 2, exact) / -static_cast<double>(head_dimension_));
-  const at::Tensor angles =
-      at::outer(at::arange(context_, exact), frequencies).unsqueeze(1);  // (context, 1, D / 2)
+  const at::Tensor angles = rotary_angles(context_, head_dimension_).unsqueeze(1);  // (context, 1, D / 2)
   const at::Tensor sin = angles.sin();
   cos_ = angles.cos().repeat({1, 1, 2}).to(options);
   sin_ = at::cat({sin, -sin}, -1).to(options);
   if (kHasOperator) return;
-  mask_ = at::full({context_, context_}, -std::numeric_limits<double>::infinity(), exact).triu(1).to(options);
+  mask_ = causal_mask(context_, options);
 }
 
 at::Tensor CausalAttention::rotate(const at::Tensor& x) {

@@ -21,6 +21,13 @@ namespace gluon::lab {
 /// epsilon (float32's for narrower ones).
 torch::Tensor rms_norm(const torch::Tensor& x);
 
+/// The rotary angles (positions, D / 2), float64.
+torch::Tensor rotary_angles(int64_t positions, int64_t head_dimension);
+
+/// Causal attention of queries, keys, values (B, H, T, D) -> (B, H, T, D).
+torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys,
+                               const torch::Tensor& values);
+
 /// The written-out attention: queries, keys, values (B, H, T, D) and an additive mask (T, T), 0 or -inf
 /// -> (B, H, T, D).
 torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys,

@@ -19,6 +19,9 @@ class Model : public torch::nn::Module {
   /// Mean cross-entropy of the batch, a scalar; `label_smoothing` in [0, 1) where the model uses it.
   virtual torch::Tensor loss(const Batch& batch, double label_smoothing) = 0;
 
+  /// Computes losses in `type` from now on, where the model can; parameters stay as they are. False when it cannot.
+  virtual bool set_compute_type(torch::ScalarType type) { return type == torch::kFloat32; }
+
   /// Trainable parameters with their roles.
   virtual std::vector<Layer> layers() const = 0;
 };

@@ -135,8 +135,20 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
               "NanoGpt: expected one target a token, got inputs ", batch.inputs.sizes(), " and targets ",
               batch.targets.sizes());
   check_tokens(batch.targets, "target", options_.vocabulary);
+  if (fused_ && label_smoothing == 0) {
+    return fused_loss(embedding_, blocks_, rotary_, batch.inputs, batch.targets);
+  }
   return at::cross_entropy_loss(forward(batch.inputs).flatten(0, 1), batch.targets.flatten(), /*weight=*/{},
                                 at::Reduction::Mean, /*ignore_index=*/-100, label_smoothing);
+}
+
+bool NanoGpt::set_compute_type(at::ScalarType type) {
+  const bool fits = options_.width % 8 == 0 && options_.head_dimension() % 16 == 0;
+  fused_ = type == at::kBFloat16 && fits && kernels::available(embedding_);
+  if (fused_) {
+    rotary_ = make_rotary(options_.context, options_.heads, options_.head_dimension(), embedding_.device());
+  }
+  return fused_ || type == at::kFloat;
 }
 
 std::vector<Layer> NanoGpt::layers() const {

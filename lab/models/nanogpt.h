@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "lab/models/attention.h"
+#include "lab/models/fused.h"
 #include "lab/models/model.h"
 
 namespace gluon::lab {
@@ -58,6 +59,9 @@ class NanoGpt : public Model {
   /// Mean cross-entropy over all B T tokens.
   torch::Tensor loss(const Batch& batch, double label_smoothing) override;
 
+  /// bfloat16 where the kernels run (gluon/kernels/kernels.h), float32 anywhere.
+  bool set_compute_type(torch::ScalarType type) override;
+
   /// Block by block c_q, c_k, c_v, c_proj, mlp.c_fc, mlp.c_proj (hidden), then the tied embedding: the order of
   /// the authors' logs.
   std::vector<Layer> layers() const override;
@@ -69,11 +73,7 @@ class NanoGpt : public Model {
   const NanoGptOptions& options() const { return options_; }
 
  private:
-  struct Block {
-    torch::Tensor query, key, value, projection;  // (width, width)
-    torch::Tensor up;                             // (4 width, width)
-    torch::Tensor down;                           // (width, 4 width)
-  };
+  using Block = NanoGptBlock;
 
   torch::Tensor attend(const Block& block, const torch::Tensor& x);
 
@@ -81,6 +81,8 @@ class NanoGpt : public Model {
   CausalAttention attention_;
   torch::Tensor embedding_;  // (vocabulary, width)
   std::vector<Block> blocks_;
+  bool fused_ = false;      // whether loss() runs in bfloat16 on the kernels
+  kernels::Rotary rotary_;  // for that
 };
 
 }  // namespace gluon::lab

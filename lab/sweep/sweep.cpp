@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <iomanip>
 #include <map>
 #include <optional>
@@ -42,22 +43,69 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
   return text;
 }
 
-void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
+std::string csv_header(const SweepOptions& options) {
   std::string text;
   for (const SweepAxis& axis : options.axes) text += axis.group + ",";
-  text += "val,loss,seconds\n";
+  return text + "val,loss,seconds";
+}
+
+std::string csv_key(const SweepCell& cell) {
+  std::string text;
+  for (const double radius : cell.radii) text += number_text(radius) + ",";
+  return text;
+}
+
+// Rows that an earlier sweep over the same groups left for other radii stay.
+void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
+  const fs::path path = options.out / "sweep.csv";
+  std::map<std::string, std::string> rows;  // by radii
+  std::vector<std::string> order;
+  const auto put = [&](const std::string& key, const std::string& row) {
+    if (rows.emplace(key, row).second) order.push_back(key);
+  };
   for (const SweepCell& cell : cells) {
-    for (const double radius : cell.radii) text += number_text(radius) + ",";
-    text += join(number_text(cell.val), ",", number_text(cell.loss), ",", number_text(cell.seconds), "\n");
+    put(csv_key(cell),
+        join(number_text(cell.val), ",", number_text(cell.loss), ",", number_text(cell.seconds)));
   }
-  write_text_atomically(options.out / "sweep.csv", text);
+  std::ifstream old(path);
+  std::string line;
+  if (std::getline(old, line) && line == csv_header(options)) {
+    while (std::getline(old, line)) {
+      std::size_t end = 0;
+      for (std::size_t i = 0; i < options.axes.size(); ++i) end = line.find(',', end) + 1;
+      put(line.substr(0, end), line.substr(end));
+    }
+  }
+  std::string text = csv_header(options) + "\n";
+  for (const std::string& key : order) text += join(key, rows[key], "\n");
+  write_text_atomically(path, text);
+}
+
+constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
+
+// The last row of a run that diverged.
+SweepCell diverged_cell(const RunDirectory& directory, const std::vector<double>& radii) {
+  const std::vector<LogRow> rows = directory.log();
+  if (rows.empty()) return {radii, std::nan(""), std::nan(""), 0};
+  return {radii, std::nan(""), rows.back().loss, rows.back().seconds};
 }
 
 // The result of a run that is there and complete.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
-  const std::vector<LogRow> rows = RunDirectory::open(config.out).log();
+  const RunDirectory directory = RunDirectory::open(config.out);
+  if (fs::exists(directory.path() / kDiverged)) return diverged_cell(directory, radii);
+  const std::vector<LogRow> rows = directory.log();
   if (rows.empty() || rows.back().step < config.steps || !rows.back().val) return std::nullopt;
   return SweepCell{radii, *rows.back().val, rows.back().loss, rows.back().seconds};
+}
+
+// A run killed before its first checkpoint may have left the folder.
+bool has_checkpoint(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".safetensors") return true;
+  }
+  return false;
 }
 
 // Goes on with the run in config.out, or starts it; nothing when it was stopped.
@@ -66,17 +114,17 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
                                     const std::atomic<bool>& stop) {
   const Experiment experiment = make_experiment(config);
   Trainer trainer(config, experiment.model, experiment.dataset);
-  if (fs::exists(directory.checkpoints()))
+  if (has_checkpoint(directory.checkpoints())) {
     trainer.resume(load_checkpoint(directory.checkpoints()).checkpoint);
+  }
   try {
     const TrainSummary summary = trainer.run(directory, progress, stop);
     if (summary.interrupted) return std::nullopt;
     return SweepCell{radii, summary.val, summary.loss, summary.seconds};
-  } catch (const NonFiniteGradient&) {
+  } catch (const NonFiniteGradient& error) {
     progress.finish();
-    const std::vector<LogRow> rows = directory.log();
-    return SweepCell{radii, std::nan(""), rows.empty() ? std::nan("") : rows.back().loss,
-                     rows.empty() ? 0 : rows.back().seconds};
+    write_text_atomically(directory.path() / kDiverged, join(error.what(), "\n"));
+    return diverged_cell(directory, radii);
   }
 }
 
@@ -87,6 +135,7 @@ SweepAxis parse_axis(const std::string& text) {
   GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,radius,..., got '",
               text, "'");
   SweepAxis axis{text.substr(0, equals), {}};
+  GLUON_CHECK(!text.ends_with(','), "--radius: expected group=radius,radius,..., got '", text, "'");
   std::istringstream values(text.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');) {
     const double radius = parse_number(value, "--radius " + axis.group);

@@ -24,6 +24,8 @@ void TrainConfig::validate() const {
   GLUON_CHECK(label_smoothing < 1, "--label-smoothing must be in [0, 1), got ", label_smoothing);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
   GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
+  GLUON_CHECK(precision.empty() || precision == "float32" || precision == "bfloat16",
+              "--precision must be float32 or bfloat16, got '", precision, "'");
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
   if (!momentum.empty()) (void)make_momentum(momentum);
   (void)geometry();
@@ -31,8 +33,9 @@ void TrainConfig::validate() const {
               smoothness_every);
   (void)measuring_geometry();
   RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
-  GLUON_CHECK((estimator() == Estimator::kFull) == full_batch,
-              "--smoothness-mode full goes with --full-batch, and nothing else does");
+  GLUON_CHECK(estimator() != Estimator::kFull || full_batch, "--smoothness-mode full needs --full-batch");
+  GLUON_CHECK(estimator() == Estimator::kFull || !full_batch,
+              "--full-batch needs --smoothness-mode full, or none, got ", smoothness_mode);
   (void)resolved_schedule();
 }
 
@@ -57,7 +60,11 @@ Geometry TrainConfig::measuring_geometry() const {
 
 Estimator TrainConfig::estimator() const {
   if (smoothness_mode.empty()) return full_batch ? Estimator::kFull : Estimator::kSameBatch;
-  return parse_estimator(smoothness_mode);
+  for (const Estimator mode : {Estimator::kConsecutive, Estimator::kFull, Estimator::kSameBatch}) {
+    if (smoothness_mode == estimator_name(mode)) return mode;
+  }
+  throw InputError(
+      join("--smoothness-mode must be consecutive, full or same_batch, got '", smoothness_mode, "'"));
 }
 
 Schedule TrainConfig::resolved_schedule() const {

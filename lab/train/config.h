@@ -44,6 +44,7 @@ struct TrainConfig {
   bool full_batch = false;  // one step = the whole training set, in batches of `batch`
   uint64_t seed = 0;
   std::string device = "cpu";
+  std::string precision;  // of losses: float32 or bfloat16; empty: bfloat16 where the GPU's kernels run
 
   // what is written
   std::string out;  // run directory; empty: runs/<model>-<preset>-<number>

@@ -53,8 +53,10 @@ std::vector<std::string> cells_of(const std::string& line) {
 }  // namespace
 
 RunDirectory RunDirectory::create(const fs::path& path, const std::string& config) {
-  GLUON_CHECK(!fs::exists(path / "config.toml"), "run: ", path.string(),
-              " holds a run already; resume it with --resume or choose another --out");
+  for (const char* file : {"config.toml", "log.csv", "smoothness.csv", "checkpoint"}) {
+    GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a run already (", file,
+                "); resume it with --resume or choose another --out");
+  }
   std::error_code error;
   fs::create_directories(path, error);
   GLUON_CHECK(!error, "run: cannot make ", path.string(), ": ", error.message());

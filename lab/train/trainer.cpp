@@ -1,5 +1,6 @@
 #include "lab/train/trainer.h"
 
+#include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include <algorithm>
@@ -41,7 +42,14 @@ std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& model) 
   return tensors;
 }
 
-// The first line in which two texts differ, with single spaces.
+// With single spaces: tables of other widths may say the same.
+std::string collapsed(std::string text) {
+  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
+  text.erase(std::unique(text.begin(), text.end(), is_gap), text.end());
+  return text;
+}
+
+// The first line in which two texts differ; empty where one has ended.
 std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
   std::istringstream left(a);
   std::istringstream right(b);
@@ -51,9 +59,6 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
     if (!std::getline(left, left_line)) left_line.clear();
     if (!std::getline(right, right_line)) right_line.clear();
   } while (left_line == right_line && (left || right));
-  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
-  left_line.erase(std::unique(left_line.begin(), left_line.end(), is_gap), left_line.end());
-  right_line.erase(std::unique(right_line.begin(), right_line.end(), is_gap), right_line.end());
   return {left_line, right_line};
 }
 
@@ -72,6 +77,10 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
+  half_ = config_.precision != "float32" && config_.device == "cuda" &&
+          model_->set_compute_type(torch::kBFloat16);
+  GLUON_CHECK(half_ || config_.precision != "bfloat16", "--precision bfloat16 needs ", config_.model,
+              " as a language model, a Hopper GPU and a build with the CUDA kernels");
   if (config_.smoothness_every == 0) return;
   recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
                                          RecorderOptions{.every = config_.smoothness_every,
@@ -83,29 +92,36 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
 double Trainer::step() {
   model_->train();
   timing_ = {};
-  const double loss = compute_gradients(steps_taken());
+  const torch::Tensor loss = compute_gradients(steps_taken());
   if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
   Stopwatch watch;
   optimizer_.step();
+  wait_for_device();
   timing_.optimizer = watch.lap();
-  return loss;
+  return loss.item<double>();
 }
 
-double Trainer::compute_gradients(int64_t step) {
+torch::Tensor Trainer::compute_gradients(int64_t step) {
   const int64_t batches = batches_per_step();
   const int64_t first = config_.full_batch ? 0 : step * batches;
   optimizer_.zero_grad();
-  double mean = 0;
+  torch::Tensor mean;
   Stopwatch watch;
   for (int64_t i = 0; i < batches; ++i) {
     const Batch batch = on_device(dataset_->train_batch(first + i, config_.batch));
     const torch::Tensor loss = model_->loss(batch, label_smoothing()) / static_cast<double>(batches);
-    mean += loss.item<double>();
+    mean = mean.defined() ? mean + loss.detach() : loss.detach();
+    wait_for_device();
     timing_.forward += watch.lap();
     loss.backward();
+    wait_for_device();
     timing_.backward += watch.lap();
   }
   return mean;
+}
+
+void Trainer::wait_for_device() const {
+  if (time_stages_ && config_.device == "cuda") torch::cuda::synchronize();
 }
 
 void Trainer::take_reference() {
@@ -156,12 +172,11 @@ double Trainer::accuracy() {
 
 TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop) {
   const int64_t start = steps_taken();
+  prepare(directory);
   const double before = directory.rewind(start);
   double seconds = 0;
   TrainSummary summary;
   std::optional<double> val;
-  std::optional<TrajectoryCsvWriter> samples;
-  if (recorder_) samples.emplace(directory.smoothness(), config_.estimator(), start);
   int64_t saved = start;
   const auto save = [&] {
     Checkpoint now = checkpoint();
@@ -172,7 +187,7 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   while (steps_taken() < config_.steps && !stop) {
     Stopwatch watch;
     summary.loss = step();
-    if (recorder_) write_samples(*samples);
+    if (recorder_ && recorder_->has_samples()) write_samples();
     const int64_t taken = steps_taken();
     const bool evaluated = taken % config_.eval_every == 0 || taken == config_.steps;
     seconds += watch.lap();
@@ -193,12 +208,16 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
   return summary;
 }
 
-void Trainer::write_samples(TrajectoryCsvWriter& file) {
+void Trainer::prepare(const RunDirectory& directory) {
+  if (recorder_ && !samples_) samples_.emplace(directory.smoothness(), recorder_->measured(), steps_taken());
+}
+
+void Trainer::write_samples() {
   const Trajectory trajectory = recorder_->take_samples();
   for (const LayerTrajectory& layer : trajectory.layers) {
-    for (const Sample& sample : layer.samples) file.append(layer, sample);
+    for (const Sample& sample : layer.samples) samples_->append(layer, sample);
   }
-  file.flush();
+  samples_->flush();
 }
 
 Checkpoint Trainer::checkpoint() const {
@@ -215,8 +234,8 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   for (const auto& [part, here] : identity()) {
     const auto found = checkpoint.text.find(part);
     GLUON_CHECK(found != checkpoint.text.end(), "resume: the checkpoint does not say its ", part);
-    const auto [there_line, here_line] = first_difference(found->second, here);
-    GLUON_CHECK(found->second == here, "resume: the checkpoint belongs to another run: its ", part, " is '",
+    const auto [there_line, here_line] = first_difference(collapsed(found->second), collapsed(here));
+    GLUON_CHECK(there_line == here_line, "resume: the checkpoint belongs to another run: its ", part, " is '",
                 there_line, "', here it is '", here_line, "'");
   }
   optimizer_.load_state(checkpoint.optimizer);

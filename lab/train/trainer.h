@@ -55,6 +55,10 @@ class Trainer {
   /// Share of validation examples whose largest logit is the target.
   double accuracy();
 
+  /// Opens what run() will write into the directory. Throws InputError, with nothing changed there, when the samples
+  /// of the run so far were measured in another way.
+  void prepare(const RunDirectory& directory);
+
   /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true.
   TrainSummary run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop);
 
@@ -64,6 +68,12 @@ class Trainer {
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 
+  /// Waits for the device after each stage from now on, so that last_timing() tells them apart on a GPU, too.
+  void time_stages(bool on) { time_stages_ = on; }
+
+  /// float32 or bfloat16: what losses are computed in.
+  std::string precision() const { return half_ ? "bfloat16" : "float32"; }
+
   int64_t steps_taken() const { return optimizer_.steps_taken(); }
   int64_t tokens_per_step() const;
   const StepTiming& last_timing() const { return timing_; }
@@ -71,9 +81,11 @@ class Trainer {
   const Recorder* recorder() const { return recorder_.get(); }
 
  private:
-  double compute_gradients(int64_t step);  // of the batches of that step, at the parameters as they are
+  // Of the batches of that step, at the parameters as they are; the mean loss, still on the device.
+  torch::Tensor compute_gradients(int64_t step);
+  void wait_for_device() const;
   void take_reference();  // gives the recorder the next step's gradients; the run does not notice
-  void write_samples(TrajectoryCsvWriter& file);
+  void write_samples();
   Batch on_device(Batch batch) const;
   int64_t batches_per_step() const;
   double label_smoothing() const;
@@ -85,6 +97,9 @@ class Trainer {
   std::shared_ptr<const Dataset> dataset_;
   Optimizer optimizer_;
   std::shared_ptr<Recorder> recorder_;  // none unless the config asks for one
+  std::optional<TrajectoryCsvWriter> samples_;
+  bool half_ = false;
+  bool time_stages_ = false;
   StepTiming timing_;
 };
 

@@ -18,11 +18,19 @@ std::string short_text(double value) {
   return text.str();
 }
 
-double middle(std::span<const GroupRadius> radii, double GroupRadius::*field) {
-  std::vector<double> values;
-  for (const GroupRadius& radius : radii) values.push_back(radius.*field);
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+// One value for all groups must suit the stiffest: the least radius, the largest constants.
+double least(std::span<const GroupRadius> radii, double GroupRadius::*field) {
+  return (*std::min_element(
+             radii.begin(), radii.end(),
+             [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
+         field;
+}
+
+double largest(std::span<const GroupRadius> radii, double GroupRadius::*field) {
+  return (*std::max_element(
+             radii.begin(), radii.end(),
+             [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
+         field;
 }
 
 bool has_group(std::span<const GroupRadius> radii, std::string_view group) {
@@ -89,15 +97,15 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
         next.radius = "hidden=" + short_text(radius.predicted);
     }
   } else if (run.preset == "deterministic_gluon") {
-    next.radius = join("L0=", short_text(middle(radii, &GroupRadius::l0)),
-                       ",L1=", short_text(middle(radii, &GroupRadius::l1)));
+    next.radius = join("L0=", short_text(largest(radii, &GroupRadius::l0)),
+                       ",L1=", short_text(largest(radii, &GroupRadius::l1)));
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";
     next.lr = 0;
     next.radius = radius_text(radii, [&](const GroupRadius& radius) { return scale * radius.predicted; });
   } else {
-    next.radius = "all=" + short_text(middle(radii, &GroupRadius::predicted));
+    next.radius = "all=" + short_text(least(radii, &GroupRadius::predicted));
   }
   return next;
 }

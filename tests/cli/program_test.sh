@@ -56,7 +56,7 @@ printf 'steps=4\nstep-size=3\n' >"$work/bad.toml"
 expect 2 "unknown key 'step-size'" train --config "$work/bad.toml"
 printf 'steps=4\nlayers=1\nwidth=32\nheads=2\nseq=32\nbatch=4\n' >"$work/good.toml"
 expect 0 "finished after 3 steps" train --config "$work/good.toml" --steps 3 --out "$work/run"
-expect 2 "holds a run already; resume it with --resume" train "${small[@]}" --out "$work/run"
+expect 2 "holds a run already (config.toml); resume it with --resume" train "${small[@]}" --out "$work/run"
 expect 0 "finished after 3 steps" train --resume --out "$work/run"
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --preset muon
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --width 64
@@ -79,10 +79,17 @@ expect 0 "gluon fit $work/adam" train "${shape[@]}" --steps 8 --preset adamw --s
 expect 0 "the relation between the groups, not their size" tune "$work/adam"
 expect 2 "holds no smoothness.csv" tune "$work/run"
 expect 2 "holds no run" tune "$work/nowhere"
-expect 2 "--smoothness-mode full goes with --full-batch" train "${small[@]}" --smoothness-every 2 --smoothness-mode full
+expect 2 "--smoothness-mode full needs --full-batch" train "${small[@]}" --smoothness-every 2 --smoothness-mode full
 expect 0 "validation loss after 4 steps" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 0 "[4/4] hidden=0.02,embedding=1  is finished already" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 2 "holds a run with another config" sweep "${small[@]}" --seed 1 --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
+expect 0 "[1/1] hidden=0.01" sweep --config "$work/tuned.toml" --radius hidden=0.01 --out "$work/sweep3"
+expect 2 "must not be the config of a run" tune "$work/recorded" --out "$work/recorded/config.toml"
+cp "$work/recorded/config.toml" "$work/before.toml"
+expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-mode consecutive
+expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-geometry normalized_descent
+cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
+expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))"
 expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
 expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
 
@@ -144,6 +151,8 @@ expect 0 "eps = 33.25 after K = 1" theory --theorem 3 --L0 2 --L1 0 --t 0.5 --de
 expect 0 "c_i = 1 holds for Euclidean norms" theory --theorem 3 "${two[@]}" --sigma 1 --eps 1
 expect 0 "216" theory --theorem 1 --L0 2,1 --L1 0,0 --delta0 3 --eps 0.5
 expect 0 "does not apply: needs L1 = 0 in every layer" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 '"obstacle": "needs L1 = 0 in every layer"' theory --theorem 1 "${two[@]}" --eps 0.5 --json
+expect 0 '"obstacle": null' theory --theorem 1 --L0 2 --L1 0 --delta0 3 --eps 0.5 --json
 expect 2 "unknown theorem '4'; allowed are 1, 1w, pl, pl0, 2, 2w, 3" theory --theorem 4 "${two[@]}" --eps 0.5
 expect 2 "--theorem" theory "${two[@]}" --eps 0.5
 expect 2 "give --L0 and --L1 (one number per layer: a,b,...) or --run" theory --theorem 1 --eps 0.5
@@ -154,12 +163,21 @@ expect 2 "Delta0 must be >= 0, got -3" theory --theorem 1 --L0 1 --L1 1 --delta0
 expect 2 "theory: theorem 1 needs --delta0" theory --theorem 1 --L0 1 --L1 1 --eps 1
 expect 2 "theory: give --eps, --steps or both" theory --theorem 1 "${two[@]}"
 expect 2 "theorem 1: eps must be > 0, got 0" theory --theorem 1 "${two[@]}" --eps 0
-expect 2 "theory: --steps must be >= 1, got 0" theory --theorem 1 "${two[@]}" --steps 0
+for steps in 0 1.5 -3 1000000000000001 99999999999999999999; do
+  expect 2 "theory: --steps must be a whole number from 1 to 1e15, got $steps" theory --theorem 1 "${two[@]}" --steps "$steps"
+done
+expect 0 "after K = 1000000000000000" theory --theorem 1 "${two[@]}" --steps 1000000000000000
+expect 2 "theory: --steps: expected a number, got 'many'" theory --theorem 1 "${two[@]}" --steps many
+expect 2 "theorem 1, weighted: the bound after 5 iterations is beyond every number" theory --theorem 1w --L0 1 --L1 1e-320 --delta0 1 --steps 5
+expect 2 "theorem 3: 1 / (12 L1) is beyond every number, give t for layer 1" theory --theorem 3 --L0 0 --L1 1e-320 --delta0 1 --sigma 0 --eps 1
 expect 2 "theory: theorem pl needs --mu" theory --theorem pl "${two[@]}" --eps 1
 expect 2 "theory: theorem 2 needs --zeta" theory --theorem 2 "${two[@]}" --eps 1
 expect 2 "theory: theorem 3 needs --sigma" theory --theorem 3 "${two[@]}" --eps 1
 expect 2 "--t must have 1 number or one per layer (2), got 3" theory --theorem 3 "${two[@]}" --t 1,2,3 --sigma 1 --eps 1
 expect 2 "--t and --noise-factor belong to theorem 3, got theorem 1" theory --theorem 1 "${two[@]}" --t 1 --eps 1
+expect 2 "--sigma belongs to theorem 3, got theorem 2" theory --theorem 2 "${two[@]}" --zeta 0.5 --sigma 3 --eps 1
+expect 2 "--zeta belongs to theorems 2 and 2w, got theorem 3" theory --theorem 3 "${two[@]}" --sigma 3 --zeta 0.5 --eps 1
+expect 2 "--mu belongs to theorems pl and pl0, got theorem 1" theory --theorem 1 "${two[@]}" --mu 5 --eps 1
 mkdir "$work/measured"
 printf 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius\n' >"$work/measured/smoothness.csv"
 for sample in 5,1 8,2 14,4; do # Lhat = 2 + 3 |g|*
@@ -172,6 +190,7 @@ printf 'step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n3,24,4.5,,3\n4,3' 
 expect 0 "K = 10 for eps = 1" theory --theorem 1 --run "$work/measured" --eps 1
 expect 0 "Delta0 is an estimate from below" theory --theorem 1 --run "$work/measured" --eps 1
 expect 0 "K = 20 for eps = 1" theory --theorem 1 --run "$work/measured" --delta0 2 --eps 1
+expect 2 "t must be at most 1 / (12 L1) = 0.0277778, got 1 for layer 'w'" theory --theorem 3 --run "$work/measured" --sigma 1 --t 1 --eps 1
 printf 'step,tokens\n1,2\n' >"$work/measured/log.csv"
 expect 2 "log.csv line 2 has 2 cells" theory --theorem 1 --run "$work/measured" --eps 1
 expect 2 "give either --run or --L0 and --L1, got both" theory --theorem 1 "${two[@]}" --run "$work/run" --eps 1

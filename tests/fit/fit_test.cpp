@@ -269,6 +269,26 @@ TEST(Fit, LayersThatCannotBeFittedAreListedAndTheOthersFitted) {
   EXPECT_EQ(skipped.unfitted[0].reason, "needs at least 2 samples, got 1 after the first 1 were skipped");
 }
 
+TEST(Fit, MediansAreOfTheFittedSamples) {
+  const auto at = [](double smoothness, double gradient, double radius, double displacement = 1) {
+    return Sample{
+        .displacement = displacement, .smoothness = smoothness, .gradient = gradient, .radius = radius};
+  };
+  const double none = Sample::kMissing;
+  Trajectory trajectory;
+  trajectory.layers = {
+      // The first is skipped, the layer had not moved at the third.
+      layer("a", {at(1, 1000, 9), at(5, 1, 0.5), at(none, 1000, 9, 0), at(9, 3, 0.25), at(13, 5, none)}),
+      layer("b", {at(1, 1000, 9), at(5, 1, none), at(9, 2, none)})};
+  const TrajectoryFit result = fit_trajectory(trajectory, {.skip_first = 1});
+  ASSERT_EQ(result.layers.size(), 2U);
+  EXPECT_EQ(result.layers[0].fit.samples, 3);
+  EXPECT_EQ(result.layers[0].gradient, 3);
+  EXPECT_EQ(result.layers[0].radius, 0.375);
+  EXPECT_EQ(result.layers[1].gradient, 1.5);
+  EXPECT_TRUE(std::isnan(result.layers[1].radius));
+}
+
 TEST(Fit, BadInput) {
   const std::vector<double> two = {1, 2};
   const double nan = Sample::kMissing;

@@ -19,7 +19,7 @@ LayerTrajectory layer(const std::string& name, const std::string& group, double 
 }
 
 std::vector<GroupRadius> predict(const Trajectory& trajectory) {
-  return predict_radii(trajectory, fit_trajectory(trajectory));
+  return predict_radii(fit_trajectory(trajectory));
 }
 
 TEST(Radii, AreMediansOverTheLayersOfAGroup) {
@@ -44,7 +44,26 @@ TEST(Radii, LayersThatCannotBeFittedDoNotCount) {
   Trajectory trajectory{Estimator::kFull, {layer("a", "hidden", 1, 2, 0.1), layer("b", "hidden", 0, 0, 0.1)}};
   EXPECT_EQ(predict(trajectory)[0].layers, 1);
   trajectory.layers.erase(trajectory.layers.begin());
-  EXPECT_INPUT_ERROR(predict(trajectory), "radii: no layer could be fitted");
+  EXPECT_INPUT_ERROR(predict(trajectory),
+                     "radii: none of the 1 layers gives a radius; the gradients of all layers");
+  trajectory.layers[0].samples.resize(1);
+  EXPECT_INPUT_ERROR(predict(trajectory), "layer 'b': ");
+}
+
+TEST(Radii, OnlyTheFittedSamplesCount) {
+  Trajectory trajectory{Estimator::kFull, {layer("a", "hidden", 0, 2, 0.1)}};
+  trajectory.layers[0].samples.insert(trajectory.layers[0].samples.begin(),
+                                      {.step = 0, .smoothness = 1, .gradient = 1000, .radius = 7});
+  const std::vector<GroupRadius> radii = predict_radii(fit_trajectory(trajectory, {.skip_first = 1}));
+  EXPECT_EQ(radii[0].gradient, 2);
+  EXPECT_EQ(radii[0].used, 0.1);
+}
+
+TEST(Radii, WithoutL0TheSizeOfTheGradientDoesNotMatter) {
+  LayerTrajectory still = layer("a", "hidden", 0, 4, 0.1);
+  for (int i = 0; i < 4; ++i)
+    still.samples.push_back({.step = 1, .smoothness = 0, .gradient = 0, .radius = 0.1});
+  EXPECT_NEAR(predict({Estimator::kFull, {still}})[0].predicted, 0.25, 1e-9);
 }
 
 TEST(Radii, TheRadiusUsedMayBeUnknown) {

@@ -3,6 +3,7 @@
 #include "gluon/lmo/norm.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include <cmath>
 
@@ -71,6 +72,15 @@ TEST(Norm, BadInput) {
   EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0, got 0");
   EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0, got inf");
   EXPECT_INPUT_ERROR(make_norm("rows(2)"), "unknown name 'rows(2)'");
+}
+
+TEST(Norm, TheSpectralNormIsDifferentiableAndWorksInInferenceMode) {
+  const at::Tensor x = at::randn({2, 4, 3}, at::kDouble).requires_grad_();
+  make_norm("spectral")->norm(x).sum().backward();
+  EXPECT_NEAR(x.grad().square().sum().item<double>(), 2, 1e-9);  // u v^T of each matrix
+  const c10::InferenceMode inference;
+  const at::Tensor y = at::ones({3, 2, 2});
+  EXPECT_TRUE(make_norm("spectral")->dual_norm(y).allclose(at::full({3}, 2.0)));
 }
 
 }  // namespace

@@ -46,6 +46,17 @@ TEST(PaperLog, ReadsTheCnnFormAndSkipsHalfALastLine) {
   EXPECT_EQ(trajectory.layers[0].samples[0].smoothness, 4237.248);
 }
 
+// Of "8.9521" a kill may leave "8.9", which is a number too.
+TEST(PaperLog, SkipsALastLineWithoutABreak) {
+  const TemporaryFolder folder;
+  const std::string line = "step:1 (0) L_estimated: 4237.2480 norm_grad: 8.9521";
+  for (const std::string& last : {line, line.substr(0, line.size() - 2)}) {
+    const Trajectory trajectory = read_paper_log(folder.write("log.txt", line + "\n" + last));
+    EXPECT_EQ(trajectory.layers[0].samples.size(), 1U) << last;
+  }
+  EXPECT_INPUT_ERROR(read_paper_log(folder.write("log.txt", line)), "log.txt holds no samples");
+}
+
 TEST(PaperLog, TheAuthorsLogs) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "paper-logs");
   const Trajectory nanogpt = read_trajectory(folder / "nanogpt-unscion.txt");
@@ -64,7 +75,8 @@ TEST(PaperLog, TheAuthorsLogs) {
 
 TEST(PaperLog, BadInput) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(read_paper_log(folder.path() / "none"), "cannot read");
+  EXPECT_INPUT_ERROR(read_paper_log(folder.path() / "none"), "smoothness: cannot read");
+  EXPECT_INPUT_ERROR(read_paper_log(folder.path()), "smoothness: cannot read " + folder.path().string());
   EXPECT_INPUT_ERROR(read_paper_log(folder.write("empty.txt", "step:0/10 val_loss:3\n")),
                      "empty.txt holds no samples, lines such as 'step:50/5001 (0) L_estimated:");
   EXPECT_INPUT_ERROR(read_paper_log(folder.write("bad.txt",

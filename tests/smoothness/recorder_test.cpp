@@ -1,13 +1,10 @@
-#include "gluon/smoothness/recorder.h"
+#include "gluon/gluon.h"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 
-#include "gluon/fit/fit.h"
 #include "gluon/testing/problems.h"
-#include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -140,7 +137,7 @@ TEST(Recorder, AdamWIsMeasuredInTheNormsGiven) {
       EXPECT_GT(layer.samples[1].momentum, 0);
       EXPECT_GT(layer.samples[1].alignment, 0);
       EXPECT_LE(layer.samples[1].alignment, 1 + 1e-9);
-      EXPECT_GT(layer.samples[1].radius, 0);
+      EXPECT_EQ(std::isnan(layer.samples[1].radius), geometry.rules()[0].norm.is_adamw()) << layer.layer;
     }
   }
 }
@@ -196,6 +193,49 @@ TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   EXPECT_EQ(trajectory.layers[2].samples.size(), 2);
 }
 
+TEST(Recorder, ALayerCutInAnotherWayHasNoMomentum) {
+  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 8}};
+  const Problem problem = make_problem("quadratic", shapes, 5);
+  const std::vector<Layer> layers = problem.layers();
+  Optimizer optimizer(layers,
+                      Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = "rows:2"}}));
+  const auto recorder = std::make_shared<Recorder>(
+      layers, Geometry(std::vector<Rule>{{.norm = "spectral", .split = "columns:2"}}),
+      RecorderOptions{.every = 1});
+  optimizer.add_observer(recorder);
+  for (int k = 0; k < 3; ++k) {
+    problem.write_gradients(layers);
+    optimizer.step();
+  }
+  const Trajectory trajectory = recorder->take_samples();
+  ASSERT_EQ(trajectory.layers.size(), 2u);
+  ASSERT_EQ(trajectory.layers[0].samples.size(), 2u);
+  EXPECT_TRUE(std::isnan(trajectory.layers[0].samples[0].momentum));
+  EXPECT_GT(trajectory.layers[0].samples[0].smoothness, 0);
+}
+
+TEST(Recorder, ARuleThatNamesItsOrthogonalizerKeepsTheExactDual) {
+  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
+  const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
+  const Recorder recorder(layers, one_norm(kNorm, 0.1), {.dual = "polar_express:8"});
+  EXPECT_EQ(recorder.measured().layers[0].dual_method, "exact");
+}
+
+TEST(Recorder, AForgottenReferenceLeavesTheOptimizerUsable) {
+  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
+  const Problem problem = make_problem("quadratic", shapes);
+  const std::vector<Layer> layers = problem.layers();
+  Optimizer optimizer(layers, one_norm(kNorm, 0.1));
+  const auto recorder = std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1),
+                                                   RecorderOptions{.estimator = Estimator::kSameBatch});
+  optimizer.add_observer(recorder);
+  problem.write_gradients(layers);
+  EXPECT_INPUT_ERROR(optimizer.step(), "take_reference()");
+  recorder->take_reference();
+  optimizer.step();
+  EXPECT_EQ(optimizer.steps_taken(), 1);
+}
+
 TEST(Recorder, RefusesWhatItCannotMeasure) {
   const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}};
   const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
@@ -204,6 +244,9 @@ TEST(Recorder, RefusesWhatItCannotMeasure) {
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
                      "must be consecutive, full or same_batch");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.dual = "lanczos"}), "lanczos");
+  std::vector<Layer> twice = layers;
+  twice.push_back({"layer0", at::zeros({3, 3}), Role::kHidden});
+  EXPECT_INPUT_ERROR(Recorder(twice, presets::unscion()), "two layers are called 'layer0'");
   Recorder recorder(layers, presets::unscion(), {.estimator = Estimator::kSameBatch});
   EXPECT_INPUT_ERROR(recorder.before_step(0), "same_batch needs take_reference() before the step");
 }

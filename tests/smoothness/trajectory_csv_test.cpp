@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "gluon/smoothness/trajectory.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
@@ -22,6 +21,10 @@ const LayerTrajectory kQuery{
     .layer = "attn.q", .group = "hidden", .norm = "scaled(2,spectral)", .dual_method = "exact"};
 const LayerTrajectory kOdd{.layer = "say \"a,b\"", .group = "", .norm = "max_entry", .dual_method = "exact"};
 
+const Trajectory kMeasured{Estimator::kSameBatch, {kQuery, kOdd}};
+
+Trajectory measured_by(Estimator estimator) { return {estimator, kMeasured.layers}; }
+
 Sample sample(int64_t step) {
   return {
       .step = step, .gradient_change = 0.1, .displacement = 1e-30, .smoothness = 1e29, .gradient = 1.0 / 3};
@@ -30,7 +33,7 @@ Sample sample(int64_t step) {
 // Steps 1..3 of both layers.
 std::filesystem::path written(const TemporaryFolder& folder) {
   const auto path = folder.path() / "smoothness.csv";
-  TrajectoryCsvWriter writer(path, Estimator::kSameBatch);
+  TrajectoryCsvWriter writer(path, kMeasured);
   for (const int64_t step : {1, 2, 3}) {
     writer.append(kQuery, sample(step));
     writer.append(kOdd, sample(step));
@@ -86,16 +89,16 @@ TEST(TrajectoryCsv, ResumingDropsLaterRowsAndHalfALine) {
   const std::string whole = content(path);
   std::ofstream(path, std::ios::app) << "4,attn.q,hidden,\"scaled(2,sp";
   {
-    TrajectoryCsvWriter writer(path, Estimator::kSameBatch, 2);
+    TrajectoryCsvWriter writer(path, kMeasured, 2);
     writer.append(kQuery, sample(3));
     writer.append(kOdd, sample(3));
     writer.flush();
   }
   EXPECT_EQ(content(path), whole);
   std::ofstream(path, std::ios::app) << "4,attn.q,hidden,\"scaled(2,sp";
-  { TrajectoryCsvWriter writer(path, Estimator::kSameBatch); }
+  { TrajectoryCsvWriter writer(path, kMeasured); }
   EXPECT_EQ(content(path), whole);
-  { TrajectoryCsvWriter writer(path, Estimator::kFull, 0); }
+  { TrajectoryCsvWriter writer(path, measured_by(Estimator::kFull), 0); }
   EXPECT_EQ(content(path), kHeader);
 }
 
@@ -106,7 +109,7 @@ TEST(TrajectoryCsv, ResumesAfterAKillAtAnyByte) {
     const auto path = folder.write("cut.csv", std::string_view(whole).substr(0, length));
     const auto rows =
         std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n') - 1;
-    TrajectoryCsvWriter writer(path, Estimator::kSameBatch);
+    TrajectoryCsvWriter writer(path, kMeasured);
     writer.append(kQuery, sample(9));
     writer.flush();
     std::size_t read = 0;
@@ -114,6 +117,51 @@ TEST(TrajectoryCsv, ResumesAfterAKillAtAnyByte) {
     EXPECT_EQ(static_cast<std::ptrdiff_t>(read), std::max<std::ptrdiff_t>(rows, 0) + 1)
         << "cut at " << length;
   }
+}
+
+// Of "0.25" a kill may leave "0.2", which is a number too.
+TEST(TrajectoryCsv, ALastLineWithoutABreakIsNotRead) {
+  const TemporaryFolder folder;
+  const std::string rows = kHeader + "1,a,hidden,spectral,exact,full,1,1,1,1,1,1,0.25\n" +
+                           "2,a,hidden,spectral,exact,full,1,1,1,1,1,1,0.25\n";
+  for (const std::size_t cut : {1, 2, 3, 4, 5}) {
+    const auto path = folder.write("cut.csv", std::string_view(rows).substr(0, rows.size() - cut));
+    EXPECT_EQ(read_trajectory_csv(path).layers[0].samples.size(), 1U) << "cut by " << cut;
+  }
+  const auto path = folder.write("cut.csv", rows.substr(0, rows.find("1,a") + 20));
+  EXPECT_INPUT_ERROR(read_trajectory_csv(path), "cut.csv holds no samples");
+}
+
+TEST(TrajectoryCsv, ResumingRefusesAnotherMeasurementAndLeavesTheFile) {
+  const TemporaryFolder folder;
+  const auto path = written(folder);
+  std::ofstream(path, std::ios::app) << "4,attn.q,hid";
+  const std::string before = content(path);
+  const auto resume = [&](std::string LayerTrajectory::*field, const std::string& value) {
+    Trajectory layers = kMeasured;
+    layers.layers[0].*field = value;
+    TrajectoryCsvWriter(path, layers, 2);
+  };
+  EXPECT_INPUT_ERROR(
+      resume(&LayerTrajectory::norm, "euclidean"),
+      "smoothness.csv: layer 'attn.q' was measured in scaled(2,spectral), this run measures in "
+      "euclidean; measure as before or move the file away");
+  EXPECT_INPUT_ERROR(resume(&LayerTrajectory::dual_method, "polar_express:8"),
+                     "smoothness.csv: layer 'attn.q' was measured with the dual method exact, this run uses "
+                     "polar_express:8; measure as before");
+  EXPECT_INPUT_ERROR(resume(&LayerTrajectory::group, "head"),
+                     "smoothness.csv: layer 'attn.q' was in the group 'hidden', this run has it in 'head'; "
+                     "measure as before");
+  EXPECT_INPUT_ERROR(TrajectoryCsvWriter(path, measured_by(Estimator::kConsecutive), 2),
+                     "smoothness.csv holds samples of the estimator 'same_batch', the new ones are "
+                     "'consecutive'; measure as before");
+  EXPECT_EQ(content(path), before);
+  // Other layers and rows that are dropped do not count.
+  EXPECT_NO_THROW(resume(&LayerTrajectory::layer, "attn.k"));
+  Trajectory other = measured_by(Estimator::kFull);
+  for (LayerTrajectory& layer : other.layers) layer.norm = "euclidean";
+  { TrajectoryCsvWriter writer(path, other, 0); }
+  EXPECT_EQ(content(path), kHeader);
 }
 
 TEST(TrajectoryCsv, ReadsOtherOrdersOtherColumnsAndForeignLineBreaks) {
@@ -124,8 +172,8 @@ TEST(TrajectoryCsv, ReadsOtherOrdersOtherColumnsAndForeignLineBreaks) {
       "dual_method,norm,group,layer,step\r\n"
       "x,7,6,5,4,3,2,1,full,exact,euclidean,hidden,a,50\r\n"
       "\r\n"
-      "\"y, z\",7,6,5,4,nan,inf,1,full,exact,euclidean,hidden,a,100");
-  const Trajectory trajectory = read_trajectory(path);
+      "\"y, z\",7,6,5,4,nan,inf,1,full,exact,euclidean,hidden,a,100\r\n");
+  const Trajectory trajectory = read_trajectory_csv(path);
   ASSERT_EQ(trajectory.layers.size(), 1);
   ASSERT_EQ(trajectory.layers[0].samples.size(), 2);
   const Sample& first = trajectory.layers[0].samples[0];
@@ -152,7 +200,9 @@ TEST(TrajectoryCsv, BadFiles) {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& text) { read_trajectory_csv(folder.write("bad.csv", text)); };
   const std::string row = "1,a,hidden,spectral,exact,full,1,1,1,1,1,1,1\n";
-  EXPECT_INPUT_ERROR(read_trajectory_csv(folder.path() / "none.csv"), "none.csv");
+  EXPECT_INPUT_ERROR(read_trajectory_csv(folder.path() / "none.csv"),
+                     "smoothness: cannot read " + (folder.path() / "none.csv").string());
+  EXPECT_INPUT_ERROR(read_trajectory_csv(folder.path()), "smoothness: cannot read " + folder.path().string());
   EXPECT_INPUT_ERROR(read("step,layer,group,norm,dual_method,estimator,momentum,alignment,radius,gradient\n"),
                      "has no column gradient_change, displacement, smoothness; needed are step,layer");
   EXPECT_INPUT_ERROR(read("step," + kHeader), "column step stands there 2 times");
@@ -178,34 +228,18 @@ TEST(TrajectoryCsv, BadFiles) {
 TEST(TrajectoryCsv, BadWrites) {
   const TemporaryFolder folder;
   const auto path = written(folder);
-  EXPECT_INPUT_ERROR(TrajectoryCsvWriter(folder.path() / "none" / "a.csv", Estimator::kFull), "cannot write");
-  EXPECT_INPUT_ERROR(TrajectoryCsvWriter(path, Estimator::kConsecutive, 5),
-                     "holds samples of the estimator 'same_batch', the new ones are 'consecutive'");
-  EXPECT_INPUT_ERROR(TrajectoryCsvWriter(folder.write("log.csv", "step,loss\n1,2\n"), Estimator::kFull),
+  const auto open = [](const std::filesystem::path& file) { TrajectoryCsvWriter(file, kMeasured); };
+  EXPECT_INPUT_ERROR(open(folder.path() / "none" / "a.csv"), "smoothness: cannot write");
+  EXPECT_INPUT_ERROR(open(folder.path()), "smoothness: cannot read " + folder.path().string());
+  EXPECT_INPUT_ERROR(open(folder.write("log.csv", "step,loss\n1,2\n")),
                      "log.csv has other columns than step,layer");
-  EXPECT_INPUT_ERROR(TrajectoryCsvWriter(folder.write("bad.csv", kHeader + "x,y\n"), Estimator::kFull),
-                     "bad.csv holds a bad row 'x,y'");
-  TrajectoryCsvWriter writer(path, Estimator::kSameBatch);
+  EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")), "bad.csv holds a bad row 'x,y'");
+  const auto foreign = folder.write("foreign.csv", "no line break");
+  EXPECT_INPUT_ERROR(open(foreign), "foreign.csv has other columns than step,layer");
+  EXPECT_EQ(content(foreign), "no line break");
+  TrajectoryCsvWriter writer(path, kMeasured);
   EXPECT_INPUT_ERROR(writer.append({.layer = "a\nb"}, sample(4)),
                      "names must not hold line breaks, got 'a\nb'");
-}
-
-TEST(Trajectory, FindsTheSamplesOfWhateverThePathIs) {
-  const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(read_trajectory(folder.path()),
-                     "holds no smoothness.csv; a run writes it with gluon train --smoothness-every N");
-  const auto path = written(folder);
-  EXPECT_EQ(read_trajectory(folder.path()).layers.size(), 2);
-  // The content decides, not the name.
-  EXPECT_EQ(read_trajectory(folder.write("samples.txt", content(path))).layers.size(), 2);
-  EXPECT_EQ(read_trajectory(folder.write("log", "step:1 (7) L_estimated: 1 norm_grad: 2\n")).layers[0].layer,
-            "7");
-  EXPECT_INPUT_ERROR(read_trajectory(folder.write("a.txt", "step,layer,loss\n")),
-                     "has no column group, norm");
-  EXPECT_INPUT_ERROR(read_trajectory(folder.write("a.csv", "x,y\n1,2\n")), "has no column step, layer");
-  EXPECT_INPUT_ERROR(read_trajectory(folder.write("b.txt", "hello\n")), "b.txt holds no samples");
-  EXPECT_INPUT_ERROR(read_trajectory(folder.path() / "none"),
-                     "none does not exist; expected a run directory, a smoothness.csv or a log");
 }
 
 }  // namespace

@@ -81,6 +81,17 @@ TEST(Theorem3Count, FallsAsTheFourthPowerWithoutNoise) {
   EXPECT_EQ(theorem3(constants, 0).iterations(1), 16);
 }
 
+// 1 / (12 L1) overflows, or the bound it gives does: neither may pass for a small K.
+TEST(Theorem3Count, IsNoNumberWhereTheBoundIsNone) {
+  const Constants tiny{.layers = {{.l0 = 1, .l1 = 1}, {.l0 = 0, .l1 = 1e-320}}, .initial_gap = 1};
+  EXPECT_INPUT_ERROR(theorem3(tiny, 0), "theorem 3: 1 / (12 L1) is beyond every number, give t for layer 2");
+  Constants given = tiny;
+  given.layers[1].t = 1.0 / 12;
+  EXPECT_EQ(theorem3(given, 0).weights[1], 1.0 / 12);
+  const Constants large{.layers = {{.l0 = 1, .l1 = 1e-200}}, .initial_gap = 1};
+  EXPECT_INPUT_ERROR(theorem3(large, 0), "theorem 3: the bound is beyond every number, give smaller t");
+}
+
 TEST(Theorem3Momentum, IsTheOptimizers) {
   for (const int64_t k : {0, 1, 2, 99, 12345}) {
     EXPECT_DOUBLE_EQ(theorem3_beta(k), Momentum::theorem3().beta(k));

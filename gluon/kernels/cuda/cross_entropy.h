@@ -4,9 +4,8 @@
 //   x_ij      <- (exp(x_ij - log sum) - [j = label_i]) scale           rounded to bfloat16, in place
 //
 // A row is read once and written once, 4 bytes an entry: it comes to shared memory by a bulk copy while the row before
-// is worked on, and stays in registers from the maximum to the gradient. That holds for vocabularies divisible by 8 up
-// to 51200 on Hopper; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's
-// product.
+// is worked on, and stays in registers from the maximum to the gradient. That holds on Hopper for strides divisible by 8
+// up to 51200; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's product.
 
 #pragma once
 
@@ -19,13 +18,14 @@ namespace gluon::cuda {
 
 struct CrossEntropy {
   int64_t rows = 0;
-  int64_t vocabulary = 0;          // entries of a row that count
-  int64_t stride = 0;              // entries from row to row; those past the vocabulary are left alone
+  int64_t vocabulary = 0;  // entries of a row that count
+  int64_t stride = 0;      // entries from row to row; those past the vocabulary count as -inf: gradient 0
   __nv_bfloat16* logits = nullptr;  // (rows, stride)
-  const int64_t* labels = nullptr;  // (rows); one outside the vocabulary makes loss and gradient of its row NaN
-  float* losses = nullptr;          // (rows)
-  float scale = 1;                  // of the gradient: 1 / rows for the mean loss
-  bool gradient = true;             // false: the logits are only read
+  const int64_t* labels =
+      nullptr;              // (rows); one outside the vocabulary makes loss and gradient of its row NaN
+  float* losses = nullptr;  // (rows)
+  float scale = 1;          // of the gradient: 1 / rows for the mean loss
+  bool gradient = true;     // false: the logits are only read
 };
 
 /// cudaErrorInvalidValue for missing pointers, negative sizes and a stride below the vocabulary.

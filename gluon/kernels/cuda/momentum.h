@@ -28,14 +28,14 @@ enum class MomentumInput { kGradient, kMomentum, kNesterov };
 /// Pointers are to device memory. An address that is not divisible by 16, or a size not divisible by 4, is allowed
 /// and slower.
 struct MomentumStep {
-  int64_t count = 0;                         // c
-  int64_t size = 0;                          // entries of one matrix, contiguous
+  int64_t count = 0;  // c
+  int64_t size = 0;   // entries of one matrix, contiguous
   MomentumInput input = MomentumInput::kMomentum;
-  const void* const* gradients = nullptr;    // c pointers
+  const void* const* gradients = nullptr;             // c pointers
   ElementType gradient_type = ElementType::kFloat32;  // or kBFloat16
-  float* momentum = nullptr;                 // (c, size); null for kGradient
-  const float* weights = nullptr;            // {beta, 1 - beta}, read when the kernel runs; null for kGradient
-  double* partials = nullptr;                // scratch, (c, momentum_partials(size))
+  float* momentum = nullptr;                          // (c, size); null for kGradient
+  const float* weights = nullptr;  // {beta, 1 - beta}, read when the kernel runs; null for kGradient
+  double* partials = nullptr;      // scratch, (c, momentum_partials(size))
 };
 
 /// Partial sums a matrix of `size` entries needs; depends on nothing else.
@@ -48,7 +48,7 @@ cudaError_t accumulate_momentum(const MomentumStep& step, cudaStream_t stream);
 /// Writes output (c, size) in `output_type`: the LMO's input, each matrix with Frobenius norm `length`. Call it after
 /// accumulate_momentum() on the same stream. `norms` (c), the norms before that, may be null. A matrix with a NaN or
 /// an infinite entry becomes NaN.
-cudaError_t write_normalized_input(const MomentumStep& step, void* output, ElementType output_type, float length,
-                                   float* norms, cudaStream_t stream);
+cudaError_t write_normalized_input(const MomentumStep& step, void* output, ElementType output_type,
+                                   float length, float* norms, cudaStream_t stream);
 
 }  // namespace gluon::cuda

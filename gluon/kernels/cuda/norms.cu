@@ -9,6 +9,11 @@ namespace gluon::cuda {
 namespace {
 
 // Each kernel leaves Partials, a fixed number per matrix that depends on its shape alone; finish_kernel adds them up.
+// 4 bytes an entry, 8 for a difference. H200, share of the copy bound of 4.2 TB/s:
+//
+//                          max_entry, euclidean    rows           columns
+//   48 x 768 x 768         33 us, 81 %             41 us, 65 %    40 us, 67 %
+//   24 x 2048 x 8192       355 us, 108 %           376 us, 102 %  396 us, 97 %
 constexpr int kThreads = 256;
 constexpr int kTile = 4096;  // entries: 4 packs of 4 a thread in flight
 constexpr int64_t kMostPartials = 256;
@@ -27,9 +32,9 @@ __device__ void leave(double sum, double largest, Partial* partial) {
 
 template <int W>
 __device__ __forceinline__ Pack<W> difference(const float* x, const float* y, int64_t at) {
-  Pack<W> pack = load_once<W>(x + at);
+  Pack<W> pack = load<W>(x + at);
   if (y == nullptr) return pack;
-  const Pack<W> minus = load_once<W>(y + at);
+  const Pack<W> minus = load<W>(y + at);
 #pragma unroll
   for (int j = 0; j < W; ++j) pack.v[j] -= minus.v[j];
   return pack;
@@ -38,8 +43,8 @@ __device__ __forceinline__ Pack<W> difference(const float* x, const float* y, in
 // ---- entries: block b of a matrix takes `tiles` neighbouring tiles.
 
 template <bool Squares, int W>
-__device__ __forceinline__ void entries(const float* x, const float* y, int64_t begin, int64_t end, double& sum,
-                                        float& largest) {
+__device__ __forceinline__ void entries(const float* x, const float* y, int64_t begin, int64_t end,
+                                        double& sum, float& largest) {
   constexpr int kPacks = kTile / (kThreads * W);
   for (int64_t tile = begin; tile < end; tile += kTile) {
     Pack<W> p[kPacks];
@@ -134,8 +139,8 @@ constexpr int kAcross = kThreads / kTall;
 
 template <int W>
 __global__ void __launch_bounds__(kThreads)
-    column_squares_kernel(const float* x, const float* y, int64_t rows, int64_t columns, int tiles, int chunks,
-                          int64_t each, double* out) {
+    column_squares_kernel(const float* x, const float* y, int64_t rows, int64_t columns, int tiles,
+                          int chunks, int64_t each, double* out) {
   __shared__ double shared[kTall][kAcross * W];
   const int tile = blockIdx.x % tiles;
   const int chunk = blockIdx.x / tiles % chunks;
@@ -150,7 +155,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t row = chunk * each + down; row < end; row += kTall) {
       const Pack<W> p = difference<W>(x, y, start + row * columns + column);
 #pragma unroll
-      for (int j = 0; j < W; ++j) sum[j] = fma(static_cast<double>(p.v[j]), static_cast<double>(p.v[j]), sum[j]);
+      for (int j = 0; j < W; ++j)
+        sum[j] = fma(static_cast<double>(p.v[j]), static_cast<double>(p.v[j]), sum[j]);
     }
   }
 #pragma unroll
@@ -186,7 +192,7 @@ __device__ __forceinline__ double products_of(const float* x, const T* y, int64_
   double sum = 0;
 #pragma unroll 4
   for (int64_t at = begin + threadIdx.x * W; at < end; at += kThreads * W) {
-    const Pack<W> p = load_once<W>(x + at), q = load_once<W>(y + at);
+    const Pack<W> p = load<W>(x + at), q = load<W>(y + at);
 #pragma unroll
     for (int j = 0; j < W; ++j) sum = fma(static_cast<double>(p.v[j]), static_cast<double>(q.v[j]), sum);
   }
@@ -267,8 +273,8 @@ Cut cut_for(MatrixNorm norm, int64_t rows, int64_t columns) {
 void launch_rows(const NormBatch& b, const Cut& cut, Partial* partials, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(b.count * cut.partials);
   const auto launch = [&](auto kernel) {
-    kernel<<<blocks, kThreads, 0, stream>>>(b.x, b.y, b.rows, b.columns, static_cast<int>(cut.partials), cut.each,
-                                            partials);
+    kernel<<<blocks, kThreads, 0, stream>>>(b.x, b.y, b.rows, b.columns, static_cast<int>(cut.partials),
+                                            cut.each, partials);
   };
   if (cut.lanes == kThreads) return launch(rows_kernel<kThreads>);
   if (cut.lanes == 32) return launch(rows_kernel<32>);
@@ -316,7 +322,8 @@ cudaError_t matrix_norms(MatrixNorm norm, const NormBatch& b, cudaStream_t strea
   }
   const auto finish =
       norm == MatrixNorm::kEuclidean ? finish_kernel<Finish::kRoot> : finish_kernel<Finish::kBoth>;
-  finish<<<static_cast<unsigned>(b.count), kThreads, 0, stream>>>(partials, cut.partials, 1, b.norms, b.dual_norms);
+  finish<<<static_cast<unsigned>(b.count), kThreads, 0, stream>>>(partials, cut.partials, 1, b.norms,
+                                                                  b.dual_norms);
   return cudaGetLastError();
 }
 
@@ -340,8 +347,8 @@ cudaError_t inner_products(const float* x, const void* y, ElementType type, int6
     if (type == ElementType::kFloat16) launch.operator()<__half>();
     if (type == ElementType::kBFloat16) launch.operator()<__nv_bfloat16>();
   }
-  finish_kernel<Finish::kSum><<<static_cast<unsigned>(count), kThreads, 0, stream>>>(partials, cut.partials, factor,
-                                                                                    nullptr, products);
+  finish_kernel<Finish::kSum><<<static_cast<unsigned>(count), kThreads, 0, stream>>>(
+      partials, cut.partials, factor, nullptr, products);
   return cudaGetLastError();
 }
 

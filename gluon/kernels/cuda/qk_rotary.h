@@ -23,10 +23,10 @@
 namespace gluon::cuda {
 
 struct RotaryShape {
-  int64_t tokens = 0;     // B T
-  int64_t positions = 0;  // T: token i has position i % T
-  int64_t heads = 0;      // H
-  int64_t dimension = 0;  // D, a multiple of 16 up to 512
+  int64_t tokens = 0;          // B T
+  int64_t positions = 0;       // T: token i has position i % T
+  int64_t heads = 0;           // H
+  int64_t dimension = 0;       // D, a multiple of 16 up to 512
   const float* cos = nullptr;  // (>= T, D / 2)
   const float* sin = nullptr;
 };
@@ -56,7 +56,7 @@ struct RotaryGradients {
 };
 
 /// Writes the gradients of the projections; each may be the gradient it comes from. dvalue is copied.
-cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery, Heads dkey,
-                               Heads dvalue, cudaStream_t stream);
+cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery,
+                               Heads dkey, Heads dvalue, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -19,12 +19,13 @@ namespace gluon::cuda {
 
 /// Rows (rows, width), contiguous, 16-byte aligned; width a multiple of 8 up to 8192, cudaErrorInvalidValue otherwise.
 /// With `y` (may be null) the sum goes to `sum`, which may be x or y. `out` may be x when there is no y.
-cudaError_t rms_norm_forward(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* sum, __nv_bfloat16* out,
-                             int64_t rows, int64_t width, cudaStream_t stream);
+cudaError_t rms_norm_forward(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* sum,
+                             __nv_bfloat16* out, int64_t rows, int64_t width, cudaStream_t stream);
 
 /// `s` is what the forward pass normalised (x, or the sum). `dresidual`, the gradient that reaches s past the norm, may
 /// be null; `dx` may be dout or dresidual.
-cudaError_t rms_norm_backward(const __nv_bfloat16* s, const __nv_bfloat16* dout, const __nv_bfloat16* dresidual,
-                              __nv_bfloat16* dx, int64_t rows, int64_t width, cudaStream_t stream);
+cudaError_t rms_norm_backward(const __nv_bfloat16* s, const __nv_bfloat16* dout,
+                              const __nv_bfloat16* dresidual, __nv_bfloat16* dx, int64_t rows, int64_t width,
+                              cudaStream_t stream);
 
 }  // namespace gluon::cuda

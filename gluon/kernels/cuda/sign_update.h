@@ -20,17 +20,17 @@ namespace gluon::cuda {
 
 /// Pointers are to device memory; see MomentumStep on alignment.
 struct SignUpdate {
-  int64_t count = 0;                         // c
-  int64_t size = 0;                          // entries of one matrix, contiguous
+  int64_t count = 0;  // c
+  int64_t size = 0;   // entries of one matrix, contiguous
   MomentumInput input = MomentumInput::kMomentum;
-  const void* const* gradients = nullptr;    // c pointers
+  const void* const* gradients = nullptr;             // c pointers
   ElementType gradient_type = ElementType::kFloat32;  // or kBFloat16
-  float* momentum = nullptr;                 // (c, size); null for kGradient
-  const float* weights = nullptr;            // {beta, 1 - beta}; null for kGradient
-  float* const* parameters = nullptr;        // c pointers
-  void* const* copies = nullptr;             // c pointers to bfloat16; null: no copies
-  const float* radii = nullptr;              // (c)
-  float direction_factor = -1;               // s
+  float* momentum = nullptr;                          // (c, size); null for kGradient
+  const float* weights = nullptr;                     // {beta, 1 - beta}; null for kGradient
+  float* const* parameters = nullptr;                 // c pointers
+  void* const* copies = nullptr;                      // c pointers to bfloat16; null: no copies
+  const float* radii = nullptr;                       // (c)
+  float direction_factor = -1;                        // s
   float decay = 0;
 };
 

@@ -17,7 +17,8 @@
 namespace gluon::cuda {
 
 /// y = 2 relu(x)^2 over `count` entries; y may be x. NaN stays NaN.
-cudaError_t squared_relu_forward(const __nv_bfloat16* x, __nv_bfloat16* y, int64_t count, cudaStream_t stream);
+cudaError_t squared_relu_forward(const __nv_bfloat16* x, __nv_bfloat16* y, int64_t count,
+                                 cudaStream_t stream);
 
 /// dx = 4 relu(x) dy over `count` entries; dx may be dy. `y`, when not null, receives the forward pass's output and may
 /// be x.

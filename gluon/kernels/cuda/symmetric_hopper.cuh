@@ -1,5 +1,5 @@
 // What the half precision products need of Hopper's instruction set, one function per instruction: barriers in shared
-// memory, tensor copies (TMA), warpgroup products (wgmma), 8 x 8 matrix moves, and the overlap of dependent launches.
+// memory, tensor copies (TMA), warpgroup products (wgmma), 8 x 8 matrix moves, and the order between blocks.
 // Compiles for sm_90a only.
 
 #pragma once
@@ -46,6 +46,33 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "done:\n}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
+}
+
+/// Whether that phase has ended, without waiting.
+__device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity) {
+  uint32_t ended;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, p;\n}\n"
+      : "=r"(ended)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return ended != 0;
+}
+
+/// Whether `value` holds in all 128 threads of a warpgroup.
+__device__ __forceinline__ bool warpgroup_all(int id, bool value) {
+  uint32_t all;
+  asm volatile(
+      "{\n.reg .pred p, q;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "barrier.cta.red.and.pred q, %2, 128, p;\n"
+      "selp.b32 %0, 1, 0, q;\n}\n"
+      : "=r"(all)
+      : "r"(static_cast<uint32_t>(value)), "r"(id)
+      : "memory");
+  return all != 0;
 }
 
 /// All 128 threads of a warpgroup; `id` is 1..15.
@@ -120,14 +147,23 @@ __device__ __forceinline__ float2 unpack_half(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
 
-// ---- dependent launches
+// ---- order between blocks: what the copy engine stored here is loaded by the copy engine there
 
-/// Until the previous kernel of the stream has finished and its writes are visible.
-__device__ __forceinline__ void wait_for_previous_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// After store_wait_all(): counts one up, visibly after this thread's stores and what it has synchronised with.
+__device__ __forceinline__ void publish(int* counter) {
+  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
 
-/// Lets the next kernel of the stream take multiprocessors as they become free.
-__device__ __forceinline__ void allow_next_launch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+/// Waits until the counter has reached `count`; later loads of the copy engine see what was published.
+__device__ __forceinline__ void await_count(const int* counter, int count) {
+  int seen;
+  for (;;) {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+    if (seen >= count) break;
+    __nanosleep(64);
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");
 }
 
 // ---- warpgroup products

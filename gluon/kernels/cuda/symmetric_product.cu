@@ -1,6 +1,7 @@
 #include "gluon/kernels/cuda/symmetric_product.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "gluon/kernels/cuda/symmetric_product_kernel.cuh"
 
@@ -10,6 +11,7 @@ namespace {
 using tiles::Arguments;
 using tiles::Launch;
 using tiles::Layout;
+using tiles::Part;
 using tiles::Segment;
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
@@ -26,6 +28,10 @@ EncodeTensorMap find_encode_tensor_map() {
 }
 
 int blocks_of(int side) { return (side + tiles::kTileRows - 1) / tiles::kTileRows; }
+
+struct Extents {
+  int rows, columns;
+};
 
 // A view of (count, rows, columns) in boxes of 64 x 64, swizzled as the tensor cores read them.
 cudaError_t make_map(const HalfStack& stack, int count, int rows, int columns, CUtensorMap* map) {
@@ -47,8 +53,32 @@ cudaError_t make_map(const HalfStack& stack, int count, int rows, int columns, C
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-struct Extents {
-  int rows, columns;
+// The launch's operands: each different view once.
+class Operands {
+ public:
+  explicit Operands(Launch* launch) : launch_(launch) {}
+
+  // The index of the view's map.
+  cudaError_t find(const HalfStack& stack, int count, Extents extents, int8_t* index) {
+    const View view{stack.data, stack.row_stride, stack.matrix_stride, count, extents.rows, extents.columns};
+    const auto known = std::find(views_.begin(), views_.end(), view);
+    *index = static_cast<int8_t>(known - views_.begin());
+    if (known != views_.end()) return cudaSuccess;
+    if (views_.size() == kMaxOperands) return cudaErrorInvalidValue;
+    views_.push_back(view);
+    return make_map(stack, count, extents.rows, extents.columns, &launch_->maps[*index]);
+  }
+
+ private:
+  struct View {
+    const void* data;
+    int64_t row_stride, matrix_stride;
+    int count, rows, columns;
+    bool operator==(const View&) const = default;
+  };
+
+  Launch* launch_;
+  std::vector<View> views_;
 };
 
 struct Shapes {
@@ -72,7 +102,7 @@ Shapes shapes_of(const Product& product) {
   }
 }
 
-cudaError_t fill_arguments(const Product& product, Arguments* arguments) {
+cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arguments) {
   const bool gram = product.kind == ProductKind::kRowGram || product.kind == ProductKind::kColumnGram;
   const bool symmetric = gram || product.kind == ProductKind::kSymmetric;
   const bool no_columns = product.kind != ProductKind::kSymmetric && product.columns <= 0;
@@ -85,16 +115,16 @@ cudaError_t fill_arguments(const Product& product, Arguments* arguments) {
   const struct {
     const HalfStack& stack;
     Extents extents;
-    CUtensorMap* map;
+    int8_t* index;
     bool optional;
   } operands[] = {{product.a, shapes.a, &arguments->a, false},
                   {b, shapes.b, &arguments->b, false},
                   {product.c, shapes.c, &arguments->c, false},
                   {product.d, shapes.c, &arguments->d, true},
                   {product.e, shapes.c, &arguments->e, true}};
-  for (const auto& [stack, extents, map, optional] : operands) {
+  for (const auto& [stack, extents, index, optional] : operands) {
     if (optional && stack.data == nullptr) continue;
-    const cudaError_t error = make_map(stack, product.count, extents.rows, extents.columns, map);
+    const cudaError_t error = all.find(stack, product.count, extents, index);
     if (error != cudaSuccess) return error;
   }
   arguments->layout = product.kind == ProductKind::kColumnGram ? Layout::kAcrossDepth
@@ -120,26 +150,43 @@ cudaError_t fill_arguments(const Product& product, Arguments* arguments) {
   return cudaSuccess;
 }
 
-// Longest tiles first, so that the short ones fill the end of the launch.
-void fill_segments(const Product* products, int product_count, Launch* launch) {
+// Numbers the tiles. Where a chain ends with a symmetric product, the half tiles of its last matrices come at the very
+// end: short tiles fill the end of the launch.
+cudaError_t fill_segments(const Product* products, int product_count, int processors, Launch* launch) {
+  const int room = static_cast<int>(std::size(launch->segment));
+  std::vector<Segment> at_the_end;
   int used = 0;
   for (int i = 0; i < product_count; ++i) {
     const Arguments& arguments = launch->product[i];
     const int full = arguments.symmetric ? tiles::full_tiles(arguments.row_tiles) : arguments.tiles;
-    const int half = arguments.tiles - full;
-    if (full > 0) launch->segment[used++] = {full * products[i].count, i, false, full};
-    if (half > 0) launch->segment[used++] = {half * products[i].count, i, true, half};
+    const int half = arguments.tiles - full, count = products[i].count;
+    const bool split = arguments.done == nullptr && half > 0 && full > 0;
+    const int last = split ? std::min(count, (processors + half - 1) / half) : 0, most = count - last;
+    if (used + 3 + static_cast<int>(at_the_end.size()) > room) return cudaErrorInvalidValue;
+    if (most > 0) launch->segment[used++] = {most * arguments.tiles, i, 0, arguments.tiles, Part::kAll};
+    if (last > 0) launch->segment[used++] = {last * full, i, most, full, Part::kFull};
+    if (last > 0) at_the_end.push_back({last * half, i, most, half, Part::kHalf});
   }
-  const auto cost = [&](const Segment& segment) {
-    return (segment.half ? 1 : 2) * launch->product[segment.product].depth_tiles;
-  };
-  std::stable_sort(launch->segment, launch->segment + used,
-                   [&](const Segment& x, const Segment& y) { return cost(x) > cost(y); });
-  launch->tiles = 0;
-  for (int i = 0; i < used; ++i) {
-    launch->tiles += launch->segment[i].end;
-    launch->segment[i].end = launch->tiles;
+  for (const Segment& segment : at_the_end) launch->segment[used++] = segment;
+  for (int i = 0; i < used; ++i) launch->segment[i].end = launch->tiles += launch->segment[i].end;
+  return cudaSuccess;
+}
+
+// Each product waits for the previous one of its chain.
+cudaError_t link_chains(const Product* products, int product_count, int* progress, Launch* launch) {
+  for (int i = 0; i < product_count; ++i) {
+    int* done = progress;
+    progress += products[i].count;
+    for (int next = i + 1; next < product_count; ++next) {
+      if (products[next].chain != products[i].chain) continue;
+      if (products[next].count != products[i].count) return cudaErrorInvalidValue;
+      launch->product[i].done = done;
+      launch->product[next].wait_for = done;
+      launch->product[next].wait_count = 2 * launch->product[i].tiles;  // two warpgroups
+      break;
+    }
   }
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -149,9 +196,16 @@ int product_partials(int side) {
   return 8 * (tiles::full_tiles(blocks) + (blocks + 1) / 2);
 }
 
-cudaError_t launch_products(const Product* products, int product_count, int* counter, bool overlap_previous,
-                            cudaStream_t stream) {
-  if (products == nullptr || product_count < 1 || product_count > kMaxProducts) return cudaErrorInvalidValue;
+int64_t product_progress(const Product* products, int product_count) {
+  int64_t count = 1;
+  for (int i = 0; i < product_count; ++i) count += products[i].count;
+  return count;
+}
+
+cudaError_t launch_products(const Product* products, int product_count, int* progress, cudaStream_t stream) {
+  if (products == nullptr || progress == nullptr || product_count < 1 || product_count > kMaxProducts) {
+    return cudaErrorInvalidValue;
+  }
   int device = 0, major = 0, processors = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
@@ -160,27 +214,22 @@ cudaError_t launch_products(const Product* products, int product_count, int* cou
   if (major != 9) return cudaErrorNotSupported;
 
   Launch launch = {};
-  for (int i = 0; i < product_count; ++i) {
-    error = fill_arguments(products[i], &launch.product[i]);
-    if (error != cudaSuccess) return error;
+  launch.counter = progress;
+  Operands operands(&launch);
+  for (int i = 0; i < product_count && error == cudaSuccess; ++i) {
+    error = fill_arguments(products[i], operands, &launch.product[i]);
   }
-  fill_segments(products, product_count, &launch);
-  launch.counter = counter;
+  if (error == cudaSuccess) error = link_chains(products, product_count, progress + 1, &launch);
+  if (error == cudaSuccess) error = fill_segments(products, product_count, processors, &launch);
+  if (error != cudaSuccess) return error;
 
   error = cudaFuncSetAttribute(tiles::multiply_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                tiles::kSharedBytes);
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(std::min(launch.tiles, processors));
-  config.blockDim = dim3(tiles::kThreads);
-  config.dynamicSmemBytes = tiles::kSharedBytes;
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = overlap_previous ? 1 : 0;
-  return cudaLaunchKernelEx(&config, tiles::multiply_tiles, launch);
+  error = cudaMemsetAsync(progress, 0, sizeof(int) * product_progress(products, product_count), stream);
+  if (error != cudaSuccess) return error;
+  tiles::multiply_tiles<<<std::min(launch.tiles, processors), tiles::kThreads, tiles::kSharedBytes, stream>>>(launch);
+  return cudaGetLastError();
 }
 
 }  // namespace gluon::cuda

@@ -14,8 +14,10 @@
 // can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and the addends'
 // factors by s^addend_power.
 //
-// Several products (up to kMaxProducts) run as one launch whose tiles are spread over all multiprocessors. Needs
-// compute capability 9.0. In the flow: the LMO's orthogonalizer (orthogonalize.h).
+// Many products run as one launch. Those with the same `chain` follow each other matrix by matrix: a product starts on a
+// matrix as soon as the previous one of its chain has finished that matrix, so that there is no gap between products
+// and no idle multiprocessor at the end of each. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer
+// (orthogonalize.h).
 
 #pragma once
 
@@ -27,8 +29,8 @@
 namespace gluon::cuda {
 
 /// Matrices in device memory, rows contiguous. The address must be divisible by 16, both strides (in entries) by 8;
-/// the number of columns may be smaller than row_stride and need not be divisible by anything. What lies between the
-/// columns and row_stride is neither read nor written.
+/// the number of columns may be smaller than row_stride and need not be divisible by anything. What lies behind the
+/// columns is not read, and not written either except for zeros up to the next multiple of 8.
 struct HalfStack {
   __half* data = nullptr;
   int64_t row_stride = 0;
@@ -44,6 +46,7 @@ struct Product {
   HalfStack a, b, c;          // b is unused by the Gram kinds; c may not overlap an input
   HalfStack d, e;             // no addend where data is null; e only beside d
   float alpha = 1, beta = 0, gamma = 0;
+  int chain = 0;  // all products of a chain have the same count
 
   float* squares = nullptr;      // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
   const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
@@ -52,17 +55,19 @@ struct Product {
   int alpha_power = 0, addend_power = 0;
 };
 
-inline constexpr int kMaxProducts = 4;
+/// In one launch: products, and different stacks (same memory, another shape counts again) among their operands.
+inline constexpr int kMaxProducts = 96, kMaxOperands = 64;
 
 /// Partial sums per matrix of a Gram product with C (side, side).
 int product_partials(int side);
 
-/// Launches all products at once; none may read what another one writes. `counter` is one int in device memory that is
-/// 0 when the kernel starts (it hands out tiles; null: a fixed assignment, slower where tiles differ). With
-/// `overlap_previous` the start of the kernel overlaps the end of the previous one, which must be a kernel launch, too.
-/// cudaErrorInvalidValue for missing pointers, misaligned strides and empty shapes; cudaErrorNotSupported
-/// before compute capability 9.0.
-cudaError_t launch_products(const Product* products, int product_count, int* counter, bool overlap_previous,
-                            cudaStream_t stream);
+/// Ints of device memory that a launch of these products needs for its bookkeeping.
+int64_t product_progress(const Product* products, int product_count);
+
+/// Runs the products, in this order where it matters; products of different chains may not read or write what
+/// another chain writes. `progress`: device memory, see above; cleared first. cudaErrorInvalidValue for missing
+/// pointers, misaligned strides, empty shapes and too many products; cudaErrorNotSupported before compute capability
+/// 9.0.
+cudaError_t launch_products(const Product* products, int product_count, int* progress, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -19,14 +19,14 @@ namespace gluon::cuda {
 
 /// Pointers are to device memory; see MomentumStep on alignment.
 struct ParameterUpdate {
-  int64_t count = 0;                     // c
-  int64_t size = 0;                      // entries of one matrix, contiguous
-  float* const* parameters = nullptr;    // c pointers
-  void* const* copies = nullptr;         // c pointers to bfloat16; null: no copies
-  const void* directions = nullptr;      // (c, size)
+  int64_t count = 0;                   // c
+  int64_t size = 0;                    // entries of one matrix, contiguous
+  float* const* parameters = nullptr;  // c pointers
+  void* const* copies = nullptr;       // c pointers to bfloat16; null: no copies
+  const void* directions = nullptr;    // (c, size)
   ElementType direction_type = ElementType::kFloat16;
-  const float* radii = nullptr;          // (c), read when the kernel runs
-  float direction_factor = -1;           // s
+  const float* radii = nullptr;  // (c), read when the kernel runs
+  float direction_factor = -1;   // s
   float decay = 0;
 };
 

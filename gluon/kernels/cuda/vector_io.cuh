@@ -95,14 +95,6 @@ __device__ inline Pack<W> load(const T* address) {
   return unpack<W, T>(load_packed<W>(address));
 }
 
-/// A read that nothing repeats: first to leave the cache.
-template <int W, typename T>
-__device__ inline Pack<W> load_once(const T* address) {
-  Packed<W, T> packed;
-  packed.bits = __ldcs(reinterpret_cast<const typename Packed<W, T>::Bits*>(address));
-  return unpack<W, T>(packed);
-}
-
 template <int W, typename T>
 __device__ inline void store(T* address, const Pack<W>& pack) {
   Packed<W, T> packed;

@@ -18,8 +18,9 @@ namespace {
 using Form = QuinticOptions::Form;
 
 constexpr const char* kAllowed =
-    "allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram: or "
-    "direct:";
+    "allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
+    "direct: or "
+    "float32:";
 
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -44,7 +45,7 @@ int parse_steps(std::string_view text, std::string_view what) {
 }
 
 OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what,
-                                     Form form) {
+                                     Form form, QuinticOptions::Precision precision) {
   PolarExpressOptions options{.steps = 4};
   if (parts.size() > 1) options.steps = parse_steps(parts[1], what);
   options.lower =
@@ -57,7 +58,8 @@ OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts,
                      .coefficients = polar_express_coefficients(options),
                      .bound = SingularBound::kSchatten4,
                      .safety = options.safety,
-                     .form = form});
+                     .form = form,
+                     .precision = precision});
 }
 
 }  // namespace
@@ -74,20 +76,29 @@ at::Tensor Orthogonalizer::polar(const at::Tensor& batch) const {
 
 OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
   std::vector<std::string_view> parts = split(name);
+  auto precision = QuinticOptions::Precision::kFast;
+  if (parts[0] == "float32") {
+    precision = QuinticOptions::Precision::kFloat32;
+    parts.erase(parts.begin());
+  }
   Form form = Form::kAuto;
+  if (parts.empty()) throw InputError(join("unknown orthogonalizer '", name, "'; ", kAllowed));
   if (parts[0] == "gram" || parts[0] == "direct") {
     form = parts[0] == "gram" ? Form::kGram : Form::kDirect;
     parts.erase(parts.begin());
   }
   const std::string_view kind = parts.empty() ? std::string_view() : parts[0];
-  if (kind == "svd" && parts.size() == 1 && form == Form::kAuto) return std::make_shared<SvdOrthogonalizer>();
+  const bool plain = form == Form::kAuto && precision == QuinticOptions::Precision::kFast;
+  if (kind == "svd" && parts.size() == 1 && plain) return std::make_shared<SvdOrthogonalizer>();
   const std::string what = join("orthogonalizer '", name, "'");
   if (kind == "newton_schulz" && parts.size() <= 2) {
     const int steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5;
-    return std::make_shared<QuinticIteration>(QuinticOptions{
-        .name = join("newton_schulz:", steps), .coefficients = jordan_coefficients(steps), .form = form});
+    return std::make_shared<QuinticIteration>(QuinticOptions{.name = join("newton_schulz:", steps),
+                                                             .coefficients = jordan_coefficients(steps),
+                                                             .form = form,
+                                                             .precision = precision});
   }
-  if (kind == "polar_express" && parts.size() <= 3) return make_polar_express(parts, what, form);
+  if (kind == "polar_express" && parts.size() <= 3) return make_polar_express(parts, what, form, precision);
   throw InputError(join("unknown orthogonalizer '", name, "'; ", kAllowed));
 }
 

@@ -14,6 +14,7 @@
 //   polar_express[:T[:L]]    T steps (4), optimal for singular values in [L, 1] after normalisation; L is 5e-3 up
 //                            to 4 steps, 1e-3 up to 7, 1e-4 from 8 on
 //   gram:NAME, direct:NAME   an iteration forced into one of its two forms; alone it picks the cheaper one
+//   float32:NAME             an iteration kept in float32 also where the GPU's kernels would take float16
 
 #pragma once
 
@@ -32,6 +33,11 @@ class Orthogonalizer {
   /// The polar factor of each matrix of `batch` (b, m, n), same shape and dtype; half precision is computed
   /// in float32. Throws InputError unless `batch` is a floating point tensor of rank 3.
   at::Tensor polar(const at::Tensor& batch) const;
+
+  /// factor polar(batch) of float32 or float64, for a step: on Hopper GPUs the iterations give float16.
+  virtual at::Tensor step_polar(const at::Tensor& batch, double factor) const {
+    return polar(batch).mul_(factor);
+  }
 
   /// The name that make_orthogonalizer() turns back into this object.
   virtual std::string name() const = 0;

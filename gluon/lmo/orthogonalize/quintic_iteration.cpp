@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/blas.h"
 
 namespace gluon {
@@ -196,14 +197,10 @@ QuinticIteration::QuinticIteration(QuinticOptions options) : options_(std::move(
 }
 
 std::string QuinticIteration::name() const {
-  switch (options_.form) {
-    case Form::kDirect:
-      return "direct:" + options_.name;
-    case Form::kGram:
-      return "gram:" + options_.name;
-    default:
-      return options_.name;
-  }
+  std::string name = options_.precision == QuinticOptions::Precision::kFloat32 ? "float32:" : "";
+  if (options_.form == Form::kDirect) name += "direct:";
+  if (options_.form == Form::kGram) name += "gram:";
+  return name + options_.name;
 }
 
 QuinticPlan QuinticIteration::plan(int64_t m, int64_t n) const {
@@ -221,6 +218,13 @@ QuinticPlan QuinticIteration::plan(int64_t m, int64_t n) const {
     gain = 1;
   }
   return plan;
+}
+
+at::Tensor QuinticIteration::step_polar(const at::Tensor& batch, double factor) const {
+  const bool half = options_.precision == QuinticOptions::Precision::kFast && options_.form == Form::kAuto &&
+                    options_.bound == SingularBound::kSchatten4 && batch.scalar_type() == at::kFloat &&
+                    batch.numel() > 0 && kernels::available(batch);
+  return half ? kernels::polar(batch, plan(batch.size(1), batch.size(2)), factor) : polar(batch).mul_(factor);
 }
 
 at::Tensor QuinticIteration::compute_polar(const at::Tensor& batch) const {

@@ -46,12 +46,14 @@ at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan);
 
 struct QuinticOptions {
   enum class Form { kAuto, kDirect, kGram };
+  enum class Precision { kFast, kFloat32 };
 
   std::string name;                   // the iteration's, without the form
   std::vector<Quintic> coefficients;  // at least one row
   SingularBound bound = SingularBound::kFrobenius;
   double safety = 1;  // the coefficients expect singular values in [0, 1 / safety]
   Form form = Form::kAuto;
+  Precision precision = Precision::kFast;  // kFloat32: float32 also where the kernels would take float16
 };
 
 class QuinticIteration : public Orthogonalizer {
@@ -60,6 +62,9 @@ class QuinticIteration : public Orthogonalizer {
   explicit QuinticIteration(QuinticOptions options);
 
   std::string name() const override;
+
+  /// On Hopper GPUs by the kernels: float32 is normalised in float32 and iterated in float16.
+  at::Tensor step_polar(const at::Tensor& batch, double factor) const override;
 
   /// What polar() does with m x n matrices.
   QuinticPlan plan(int64_t m, int64_t n) const;

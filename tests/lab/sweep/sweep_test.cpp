@@ -82,6 +82,33 @@ TEST(Sweep, ACellThatDivergesIsRecorded) {
   ASSERT_EQ(sweep.cells.size(), 2u);
   EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
   EXPECT_TRUE(std::isnan(sweep.cells[1].val));
+  EXPECT_EQ(run(tiny_config(), options).lines[1], "[2/2] hidden=1e+38  is finished already");
+}
+
+TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {
+  const TemporaryFolder folder;
+  SweepOptions options = options_in(folder.path());
+  options.axes = {parse_axis("hidden=0.01")};
+  run(tiny_config(), options);
+  const std::filesystem::path cell = folder.path() / "hidden=0.01";
+  std::filesystem::remove(cell / "log.csv");
+  for (const auto& entry : std::filesystem::directory_iterator(cell / "checkpoint")) {
+    std::filesystem::remove(entry.path());
+  }
+  EXPECT_EQ(run(tiny_config(), options).cells.size(), 1u);
+}
+
+TEST(Sweep, ASmallerGridKeepsTheOtherRows) {
+  const TemporaryFolder folder;
+  SweepOptions options = options_in(folder.path());
+  options.axes = {parse_axis("hidden=0.01,0.02")};
+  run(tiny_config(), options);
+  options.axes = {parse_axis("hidden=0.02")};
+  run(tiny_config(), options);
+  std::ifstream csv(folder.path() / "sweep.csv");
+  std::string text(std::istreambuf_iterator<char>(csv), {});
+  EXPECT_NE(text.find("\n0.01,"), std::string::npos);
+  EXPECT_NE(text.find("\n0.02,"), std::string::npos);
 }
 
 TEST(Sweep, TheTableMarksTheBest) {
@@ -101,6 +128,7 @@ TEST(Sweep, BadInputIsNamed) {
   EXPECT_INPUT_ERROR(parse_axis("hidden="), "expected at least one radius");
   EXPECT_INPUT_ERROR(parse_axis("hidden=1,x"), "--radius hidden: expected a number, got 'x'");
   EXPECT_INPUT_ERROR(parse_axis("hidden=1,1"), "1 is given twice");
+  EXPECT_INPUT_ERROR(parse_axis("hidden=1,"), "expected group=radius,radius,..., got 'hidden=1,'");
   const TemporaryFolder folder;
   SweepOptions options = options_in(folder.path());
   options.axes.clear();

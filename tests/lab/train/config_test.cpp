@@ -64,6 +64,8 @@ TEST(TrainConfig, BadValuesAreNamed) {
                      "--label-smoothing must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.device = "tpu"; }).validate(),
                      "--device must be cpu or cuda, got 'tpu'");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.precision = "int8"; }).validate(),
+                     "--precision must be float32 or bfloat16, got 'int8'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.preset = "lion"; }).validate(), "preset: unknown name 'lion'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.momentum = "fast"; }).validate(), "momentum: unknown name 'fast'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.schedule = "up"; }).validate(), "schedule: unknown name 'up'");
@@ -80,11 +82,12 @@ TEST(TrainConfig, BadValuesAreNamed) {
   EXPECT_INPUT_ERROR(with([](auto& c) { c.vocabulary = -1; }).validate(), "--vocabulary must be >= 1");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_every = -1; }).validate(),
                      "--smoothness-every must be >= 1, or 0 for no samples, got -1");
-  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "fancy"; }).validate(), "fancy");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "unknown"; }).validate(),
+                     "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "full"; }).validate(),
-                     "--smoothness-mode full goes with --full-batch");
+                     "--smoothness-mode full needs --full-batch");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.full_batch = true, c.smoothness_mode = "same_batch"; }).validate(),
-                     "--smoothness-mode full goes with --full-batch");
+                     "--full-batch needs --smoothness-mode full, or none, got same_batch");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_geometry = "lion"; }).validate(), "unknown name 'lion'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_dual = "qr"; }).validate(), "'qr'");
 }

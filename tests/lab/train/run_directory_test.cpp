@@ -40,8 +40,12 @@ TEST(RunDirectory, ARunIsNeverOverwritten) {
   const TemporaryFolder folder;
   RunDirectory::create(folder.path() / "run", "a");
   EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"),
-                     "holds a run already; resume it with --resume");
+                     "holds a run already (config.toml); resume it with --resume");
   EXPECT_EQ(text_of(folder.path() / "run/config.toml"), "a");
+  std::filesystem::create_directory(folder.path() / "samples");
+  std::ofstream(folder.path() / "samples/smoothness.csv") << "precious";
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "samples", "b"),
+                     "holds a run already (smoothness.csv)");
   EXPECT_INPUT_ERROR(RunDirectory::open(folder.path() / "other"), "holds no run (no config.toml)");
 }
 

@@ -149,6 +149,10 @@ TEST(Trainer, ACheckpointOfAnotherRunIsRefused) {
   radii.radius = "hidden=0.1";
   Trainer farther = make_trainer(radii);
   EXPECT_INPUT_ERROR(farther.resume(checkpoint), "its geometry is 'hidden scaled(sqrt(n/m),spectral) 0.018");
+  radii.radius = "hidden=0.123456";  // a wider column
+  Trainer wider_column = make_trainer(radii);
+  EXPECT_INPUT_ERROR(wider_column.resume(checkpoint),
+                     "here it is 'hidden scaled(sqrt(n/m),spectral) 0.123456");
   TrainConfig momentum = small_config();
   momentum.momentum = "ema(0.5)";
   Trainer heavier = make_trainer(momentum);

@@ -25,7 +25,7 @@ TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
   const std::vector<GroupRadius> llm{group("hidden", 0.5), group("embedding", 3)};
   EXPECT_EQ(tuned_radius("unscion", llm), "unscion: embedding=3,hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm), "muon: hidden=0.5");
-  EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=3");
+  EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=0.5");
   EXPECT_EQ(tuned_radius("deterministic_gluon", llm), "deterministic_gluon: L0=1,L1=2");
   EXPECT_EQ(tuned_radius("scion", llm, "gamma=0.5"), "scion: embedding=6,hidden=1,gamma=0.5");
 }
@@ -46,6 +46,11 @@ TEST(TunedConfig, RadiiOfOtherNormsAreRefused) {
   const std::vector<GroupRadius> radii{group("hidden", 0.5)};
   EXPECT_INPUT_ERROR(tuned_config(config, radii), "measured in the norms of normalized_descent");
   EXPECT_INPUT_ERROR(tuned_config(TrainConfig{}, {}), "tune: no radii");
+  config.preset = "adamw";
+  config.smoothness_geometry.clear();
+  const std::vector<GroupRadius> vectors{group("vector", 0.5)};
+  EXPECT_INPUT_ERROR(tuned_config(config, vectors),
+                     "expected hidden layers, convolutions or an embedding, got group vector");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace gluon {
 namespace {
 
 const std::string kAllowed =
-    "; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram: or "
-    "direct:";
+    "; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
+    "direct: or float32:";
 
 std::string error_of_name(const std::string& name) {
   try {
@@ -138,7 +138,8 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
                          ::testing::Values("svd", "newton_schulz:5", "direct:newton_schulz:5",
                                            "gram:newton_schulz:5", "polar_express:5", "polar_express:4",
                                            "polar_express:4:0.01", "gram:polar_express:8",
-                                           "direct:polar_express:8"),
+                                           "direct:polar_express:8", "float32:polar_express:4",
+                                           "float32:gram:newton_schulz:5"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';

@@ -1,0 +1,298 @@
+#include "gluon/kernels/cuda/orthogonalize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "gluon/kernels/cuda/orthogonalize_input.cuh"
+
+namespace gluon::cuda {
+namespace {
+
+using Form = OrthogonalizeOptions::Form;
+
+// Flops say aspect > 1; half products run at about 0.85 of the rate of full ones and there are more of them.
+constexpr double kGramAspect = 1.5;
+
+// Rounding of Q (about as large as the product of a, 30 for the first two steps) moves the polar factor by 0.005 to
+// 0.07, against 0.001 in the direct form: less than what up to five steps leave, too much where more are asked for.
+constexpr int kMaxGramSteps = 5;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Hands out pieces of the workspace; counts only when the workspace is null.
+class Arena {
+ public:
+  explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
+
+  template <typename T>
+  T* take(int64_t count) {
+    char* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += static_cast<size_t>(round_up(count * static_cast<int64_t>(sizeof(T)), 256));
+    return reinterpret_cast<T*>(piece);
+  }
+
+  size_t used() const { return used_; }
+
+ private:
+  char* base_;
+  size_t used_ = 0;
+};
+
+// The products of one stack, in order, and the conversion before them.
+struct StackPlan {
+  bool convert = false;
+  InputConversion conversion;
+  std::vector<Product> products;
+};
+
+// Writes the iteration down as products; every method appends one.
+class Planner {
+ public:
+  Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
+      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
+
+  void run() {
+    const bool gram_form = orthogonalize_in_gram_form(stack_.rows, stack_.columns, options_);
+    segment_ = gram_form ? options_.segment_steps : 1;
+    const int multiplications = (options_.steps + segment_ - 1) / segment_;
+    place_input(multiplications);
+    squares_ = arena_.take<float>(static_cast<int64_t>(stack_.count) * product_partials(side_));
+
+    for (int step = 0; step < options_.steps; step += segment_) {
+      const int end = std::min(step + segment_, options_.steps);
+      const bool to_output = (multiplications - step / segment_) % 2 == 1;
+      run_segment(step, end, to_output ? stack_.output : scratch_);
+    }
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  // X alternates between scratch and output and ends in the output; converted input starts in the other one.
+  void place_input(int multiplications) {
+    const bool half_input = stack_.input_type == ElementType::kFloat16;
+    if (!half_input || multiplications > 1) {
+      const int64_t row_stride = round_up(stack_.columns, 8);
+      scratch_ = {nullptr, row_stride, row_stride * stack_.rows};
+      scratch_.data = arena_.take<__half>(scratch_.matrix_stride * stack_.count);
+    }
+    if (half_input) {
+      // Only ever read: no product has its C here.
+      x_ = {static_cast<__half*>(const_cast<void*>(stack_.input)), stack_.row_stride, stack_.matrix_stride};
+      return;
+    }
+    x_ = multiplications % 2 == 1 ? scratch_ : stack_.output;
+    InputConversion& conversion = plan_.conversion;
+    conversion = {stack_.count, stack_.rows, stack_.columns, static_cast<const float*>(stack_.input),
+                  stack_.row_stride, stack_.matrix_stride, x_,
+                  orthogonalize_input_length(stack_.rows, stack_.columns), nullptr};
+    conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
+    plan_.convert = true;
+  }
+
+  // The steps [begin, end) by Gram matrices alone, then X <- q X + Q X.
+  void run_segment(int begin, int end, const HalfStack& target) {
+    const bool first = begin == 0;
+    int r = take(), q = kNone;
+    append_gram(buffers_[r], first ? squares_ : nullptr);
+    float factor = 1;  // Q stands for factor I + Q
+    for (int step = begin; step < end; ++step) {
+      const Quintic& row = options_.coefficients[step];
+      const bool scale = step == 0, last = step + 1 == end;
+      const auto a = static_cast<float>(row.a);
+      const int z = take();
+      Product& square = append_symmetric(r, r, z, row.c, r, row.b);
+      if (scale) use_bound(square, 4, 2);
+      if (last) release(r);
+      const int old_q = q;
+      if (old_q == kNone) {
+        q = z;
+      } else {
+        q = take();
+        Product& product = append_symmetric(old_q, z, q, 1, old_q, a);
+        product.e = buffers_[z];
+        product.gamma = factor;
+        release(old_q);
+      }
+      factor *= a;
+      if (last) {
+        if (z != q) release(z);
+        break;
+      }
+      const int half_way = take();
+      Product& once = append_symmetric(z, r, half_way, 1, r, a);
+      if (scale) use_bound(once, 2, 2);
+      release(r);
+      r = take();
+      append_symmetric(z, half_way, r, 1, half_way, a);
+      release(half_way);
+      if (z != q) release(z);
+    }
+    append_multiplication(q, factor, target, first);
+    release(q);
+    x_ = target;
+  }
+
+  Product& append(ProductKind kind) {
+    Product product;
+    product.kind = kind;
+    product.count = stack_.count;
+    product.rows = kind == ProductKind::kSymmetric ? side_ : stack_.rows;
+    product.columns = kind == ProductKind::kSymmetric ? side_ : stack_.columns;
+    plan_.products.push_back(product);
+    return plan_.products.back();
+  }
+
+  void append_gram(const HalfStack& r, float* squares) {
+    Product& product = append(wide() ? ProductKind::kRowGram : ProductKind::kColumnGram);
+    product.a = x_;
+    product.c = r;
+    product.squares = squares;
+  }
+
+  Product& append_symmetric(int a, int b, int c, double alpha, int d, double beta) {
+    Product& product = append(ProductKind::kSymmetric);
+    product.a = buffers_[a];
+    product.b = buffers_[b];
+    product.c = buffers_[c];
+    product.d = buffers_[d];
+    product.alpha = static_cast<float>(alpha);
+    product.beta = static_cast<float>(beta);
+    return product;
+  }
+
+  void append_multiplication(int q, float factor, const HalfStack& target, bool scale) {
+    Product& product = append(wide() ? ProductKind::kLeft : ProductKind::kRight);
+    product.a = wide() ? buffers_[q] : x_;
+    product.b = wide() ? x_ : buffers_[q];
+    product.c = target;
+    product.d = x_;
+    product.beta = factor;
+    if (scale) use_bound(product, 1, 1);
+  }
+
+  void use_bound(Product& product, int alpha_power, int addend_power) const {
+    product.bound = squares_;
+    product.bound_side = side_;
+    product.safety = static_cast<float>(options_.safety);
+    product.alpha_power = alpha_power;
+    product.addend_power = addend_power;
+  }
+
+  bool wide() const { return stack_.rows <= stack_.columns; }
+
+  // The index of a free (count, side, side) buffer.
+  int take() {
+    for (size_t i = 0; i < buffers_.size(); ++i) {
+      if (used_[i]) continue;
+      used_[i] = true;
+      return static_cast<int>(i);
+    }
+    const int64_t row_stride = round_up(side_, 8), matrix_stride = row_stride * side_;
+    buffers_.push_back({arena_.take<__half>(matrix_stride * stack_.count), row_stride, matrix_stride});
+    used_.push_back(true);
+    return static_cast<int>(buffers_.size()) - 1;
+  }
+
+  void release(int buffer) { used_[buffer] = false; }
+
+  const OrthogonalizeStack& stack_;
+  const OrthogonalizeOptions& options_;
+  Arena& arena_;
+  StackPlan& plan_;
+  int side_, segment_ = 1;
+  HalfStack x_, scratch_;
+  float* squares_ = nullptr;
+  std::vector<HalfStack> buffers_;
+  std::vector<bool> used_;
+};
+
+bool valid(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options) {
+  if (stacks == nullptr || stack_count < 1 || options.coefficients == nullptr) return false;
+  if (options.steps < 1 || options.segment_steps < 1 || !(options.safety >= 1)) return false;
+  return std::all_of(stacks, stacks + stack_count, [](const OrthogonalizeStack& stack) {
+    const bool type = stack.input_type == ElementType::kFloat16 || stack.input_type == ElementType::kFloat32;
+    return type && stack.count > 0 && stack.rows > 0 && stack.columns > 0;
+  });
+}
+
+// Stacks that share a launch: each has up to 7 views among its operands.
+constexpr int kStacksPerLaunch = kMaxOperands / 8;
+
+// What runs on the device: conversions, then launches of products.
+struct Plan {
+  std::vector<StackPlan> stacks;
+  std::vector<std::vector<Product>> launches;
+  int* progress = nullptr;
+  size_t bytes = 0;
+};
+
+Plan make_plan(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+               void* workspace) {
+  Plan plan;
+  plan.stacks.resize(stack_count);
+  Arena arena(workspace);
+  int64_t progress = 0;
+  for (int first = 0; first < stack_count; first += kStacksPerLaunch) {
+    const int end = std::min(first + kStacksPerLaunch, stack_count);
+    size_t longest = 0;
+    for (int i = first; i < end; ++i) {
+      Planner(stacks[i], options, arena, plan.stacks[i]).run();
+      longest = std::max(longest, plan.stacks[i].products.size());
+    }
+    plan.launches.emplace_back();
+    for (size_t step = 0; step < longest; ++step) {
+      if (plan.launches.back().size() + kStacksPerLaunch > kMaxProducts) plan.launches.emplace_back();
+      for (int i = first; i < end; ++i) {
+        if (step >= plan.stacks[i].products.size()) continue;
+        plan.launches.back().push_back(plan.stacks[i].products[step]);
+        plan.launches.back().back().chain = i;
+      }
+    }
+  }
+  for (const auto& launch : plan.launches) {
+    progress = std::max(progress, product_progress(launch.data(), static_cast<int>(launch.size())));
+  }
+  plan.progress = arena.take<int>(progress);
+  plan.bytes = arena.used();
+  return plan;
+}
+
+}  // namespace
+
+float orthogonalize_input_length(int rows, int columns) {
+  return static_cast<float>(std::sqrt(std::min({rows, columns, 32768})));
+}
+
+bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options) {
+  if (options.form != Form::kAuto) return options.form == Form::kGram;
+  return options.steps <= kMaxGramSteps && std::max(rows, columns) >= kGramAspect * std::min(rows, columns);
+}
+
+size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
+                               const OrthogonalizeOptions& options) {
+  return valid(stacks, stack_count, options) ? make_plan(stacks, stack_count, options, nullptr).bytes : 0;
+}
+
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+                          void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (!valid(stacks, stack_count, options) || workspace == nullptr) return cudaErrorInvalidValue;
+  const Plan plan = make_plan(stacks, stack_count, options, workspace);
+  if (workspace_bytes < plan.bytes) return cudaErrorInvalidValue;
+  for (int i = 0; i < stack_count; ++i) {
+    if (stacks[i].input == nullptr || stacks[i].output.data == nullptr) return cudaErrorInvalidValue;
+  }
+
+  cudaError_t error = cudaSuccess;
+  for (const StackPlan& stack : plan.stacks) {
+    if (stack.convert && error == cudaSuccess) error = convert_input(stack.conversion, stream);
+  }
+  for (const auto& launch : plan.launches) {
+    if (error != cudaSuccess) return error;
+    error = launch_products(launch.data(), static_cast<int>(launch.size()), plan.progress, stream);
+  }
+  return error;
+}
+
+}  // namespace gluon::cuda

@@ -1,0 +1,64 @@
+// The polar factor of stacks of matrices in half precision on Hopper: the quintic iteration of
+// lmo/orthogonalize/quintic_iteration.h as one launch of symmetric_product.h.
+//
+//   direct   R = X X^T,  Z = b R + c R R,  X <- a X + Z X                              each step
+//   Gram     R <- (a + Z) R (a + Z),  Q <- Q Z + a Q + q Z,  q <- a q                  segment_steps steps,
+//            X <- q X + Q X,  R = X X^T                                                then a restart
+//
+// (on the smaller side: R = X^T X and X <- a X + X Z for tall matrices.) Multiples of the identity are never added in
+// half precision: they stay scalars and meet X in the fp32 epilogue of a product. The input is divided by
+// safety |R|_F^(1/2) (Schatten 4), which is at least its largest singular value; the factor goes into the first step's
+// coefficients, on the device. Zero gives zero. float32 input of any scale is first brought to a
+// Frobenius norm that suits half precision, by a sum of squares in float64.
+//
+// All stacks advance together in one launch (up to eight of them, 96 products). Nothing waits for the host, nothing is
+// allocated, results do not depend on scheduling, and the calls can be captured in a CUDA graph.
+//
+// In the flow: momentum -> LMO direction.
+
+#pragma once
+
+#include <cstddef>
+
+#include "gluon/kernels/cuda/element_type.h"
+#include "gluon/kernels/cuda/symmetric_product.h"
+#include "gluon/lmo/orthogonalize/coefficients.h"
+
+namespace gluon::cuda {
+
+struct OrthogonalizeStack {
+  int count = 0;              // matrices
+  int rows = 0, columns = 0;  // of each
+  const void* input = nullptr;
+  ElementType input_type = ElementType::kFloat16;    // or kFloat32
+  int64_t row_stride = 0, matrix_stride = 0;         // of the input, in entries; kFloat16: rules of HalfStack
+  HalfStack output;                                  // (count, rows, columns); may not overlap the input
+};
+
+struct OrthogonalizeOptions {
+  enum class Form { kAuto, kDirect, kGram };
+
+  const Quintic* coefficients = nullptr;  // `steps` of them, host memory, read during the call
+  int steps = 0;
+  double safety = 1.01;  // the coefficients expect singular values in [0, 1 / safety]
+  Form form = Form::kAuto;
+  int segment_steps = 2;  // of the Gram form between restarts; 2 is what half precision allows
+};
+
+/// The Frobenius norm half precision input should have (anything within a factor of 10 will do): sqrt(min(m, n)), at
+/// most 181, so that neither X nor X X^T leaves the range of half precision.
+float orthogonalize_input_length(int rows, int columns);
+
+/// Whether `options` run m x n matrices in the Gram form.
+bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options);
+
+/// Bytes of workspace; 0 for invalid arguments. Depends on shapes, types and options alone.
+size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options);
+
+/// Writes the polar factors. `workspace`: device memory, address divisible by 256. cudaErrorInvalidValue for missing
+/// pointers, misaligned strides, empty shapes, no coefficients and a workspace that is too small;
+/// cudaErrorNotSupported before compute capability 9.0.
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+                          void* workspace, size_t workspace_bytes, cudaStream_t stream);
+
+}  // namespace gluon::cuda

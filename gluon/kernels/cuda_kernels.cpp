@@ -1,0 +1,266 @@
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <cmath>
+
+#include "gluon/check.h"
+#include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/momentum.h"
+#include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/cuda/qk_rotary.h"
+#include "gluon/kernels/cuda/rms_norm.h"
+#include "gluon/kernels/cuda/sign_update.h"
+#include "gluon/kernels/cuda/squared_relu.h"
+#include "gluon/kernels/cuda/update.h"
+#include "gluon/kernels/kernels.h"
+
+namespace gluon::kernels {
+namespace {
+
+cudaStream_t stream() { return at::cuda::getCurrentCUDAStream(); }
+
+void check(cudaError_t error, const char* what) {
+  GLUON_CHECK(error == cudaSuccess, "kernels: ", what, " failed: ", cudaGetErrorString(error));
+}
+
+cuda::ElementType type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return cuda::ElementType::kFloat32;
+    case at::kHalf:
+      return cuda::ElementType::kFloat16;
+    case at::kBFloat16:
+      return cuda::ElementType::kBFloat16;
+    default:
+      throw InputError(join("kernels: expected float32, float16 or bfloat16, got ", tensor.scalar_type()));
+  }
+}
+
+__nv_bfloat16* data(const at::Tensor& tensor) {
+  return static_cast<__nv_bfloat16*>(static_cast<void*>(tensor.data_ptr<at::BFloat16>()));
+}
+
+// The addresses of the tensors, on the device. Pinned memory from the caching allocator outlives the copy.
+at::Tensor pointers(std::span<const at::Tensor> tensors) {
+  at::Tensor host = at::empty({static_cast<int64_t>(tensors.size())},
+                              at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    host.data_ptr<int64_t>()[i] = reinterpret_cast<int64_t>(tensors[i].data_ptr());
+  }
+  return host.to(tensors[0].device(), /*non_blocking=*/true);
+}
+
+int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
+
+// {beta, 1 - beta} on the device.
+at::Tensor weights_of(double beta, const at::Tensor& momentum) {
+  at::Tensor weights = at::empty({2}, momentum.options());
+  weights[0].fill_(beta);
+  weights[1].fill_(1 - beta);
+  return weights;
+}
+
+}  // namespace
+
+bool available(const at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return false;
+  const cudaDeviceProp* device = at::cuda::getDeviceProperties(tensor.get_device());
+  return device->major == 9 && device->minor == 0;
+}
+
+void accumulate_momentum(const at::Tensor& momentum, std::span<const at::Tensor> gradients, double beta) {
+  const c10::cuda::CUDAGuard guard(momentum.device());
+  const int64_t count = momentum.size(0);
+  const at::Tensor table = pointers(gradients);
+  const at::Tensor weights = weights_of(beta, momentum);
+  const at::Tensor partials =
+      at::empty({count, cuda::momentum_partials(entries(momentum))}, momentum.options().dtype(at::kDouble));
+  const cuda::MomentumStep step{.count = count,
+                                .size = entries(momentum),
+                                .gradients = reinterpret_cast<const void* const*>(table.data_ptr<int64_t>()),
+                                .gradient_type = type_of(gradients[0]),
+                                .momentum = momentum.data_ptr<float>(),
+                                .weights = weights.data_ptr<float>(),
+                                .partials = partials.data_ptr<double>()};
+  check(cuda::accumulate_momentum(step, stream()), "accumulate_momentum");
+}
+
+at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor) {
+  const c10::cuda::CUDAGuard guard(batch.device());
+  const at::Tensor input = batch.contiguous();
+  const auto count = static_cast<int>(batch.size(0));
+  const auto rows = static_cast<int>(batch.size(1));
+  const auto columns = static_cast<int>(batch.size(2));
+  // Rows of half precision stacks start at multiples of 8 entries.
+  const int64_t row_stride = (batch.size(2) + 7) / 8 * 8;
+  const at::Tensor output =
+      at::empty({batch.size(0), batch.size(1), row_stride}, batch.options().dtype(at::kHalf));
+  // The last product is linear in its coefficients: the factor costs nothing there.
+  std::vector<Quintic> coefficients = plan.coefficients;
+  Quintic& last = coefficients.back();
+  last = {last.a * factor, last.b * factor, last.c * factor};
+  const cuda::OrthogonalizeStack stack{
+      .count = count,
+      .rows = rows,
+      .columns = columns,
+      .input = input.data_ptr<float>(),
+      .input_type = cuda::ElementType::kFloat32,
+      .row_stride = batch.size(2),
+      .matrix_stride = batch.size(1) * batch.size(2),
+      .output = {static_cast<__half*>(output.data_ptr()), row_stride, batch.size(1) * row_stride}};
+  const cuda::OrthogonalizeOptions options{.coefficients = coefficients.data(),
+                                           .steps = static_cast<int>(coefficients.size()),
+                                           .safety = plan.safety};
+  const auto bytes = cuda::orthogonalize_workspace(&stack, 1, options);
+  const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, batch.options().dtype(at::kByte));
+  check(cuda::orthogonalize(&stack, 1, options, workspace.data_ptr(), bytes, stream()), "orthogonalize");
+  return row_stride == batch.size(2) ? output : output.narrow(2, 0, batch.size(2)).contiguous();
+}
+
+void update_parameters(std::span<const at::Tensor> parameters, const at::Tensor& directions,
+                       const at::Tensor& radii, double decay) {
+  const c10::cuda::CUDAGuard guard(directions.device());
+  const at::Tensor table = pointers(parameters);
+  const cuda::ParameterUpdate update{.count = directions.size(0),
+                                     .size = entries(directions),
+                                     .parameters = reinterpret_cast<float* const*>(table.data_ptr<int64_t>()),
+                                     .directions = directions.data_ptr(),
+                                     .direction_type = type_of(directions),
+                                     .radii = radii.data_ptr<float>(),
+                                     .direction_factor = 1,
+                                     .decay = static_cast<float>(decay)};
+  check(cuda::update_parameters(update, stream()), "update_parameters");
+}
+
+void update_by_sign(std::span<const at::Tensor> parameters, const at::Tensor& momentum,
+                    std::span<const at::Tensor> gradients, double beta, const at::Tensor& radii,
+                    double factor, double decay) {
+  const c10::cuda::CUDAGuard guard(momentum.device());
+  const at::Tensor parameter_table = pointers(parameters);
+  const at::Tensor gradient_table = pointers(gradients);
+  const at::Tensor weights = weights_of(beta, momentum);
+  const cuda::SignUpdate update{
+      .count = momentum.size(0),
+      .size = entries(momentum),
+      .gradients = reinterpret_cast<const void* const*>(gradient_table.data_ptr<int64_t>()),
+      .gradient_type = type_of(gradients[0]),
+      .momentum = momentum.data_ptr<float>(),
+      .weights = weights.data_ptr<float>(),
+      .parameters = reinterpret_cast<float* const*>(parameter_table.data_ptr<int64_t>()),
+      .radii = radii.data_ptr<float>(),
+      .direction_factor = static_cast<float>(factor),
+      .decay = static_cast<float>(decay)};
+  check(cuda::update_by_sign(update, stream()), "update_by_sign");
+}
+
+at::Tensor rms_norm(const at::Tensor& x) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor out = at::empty_like(x);
+  const int64_t width = x.size(-1);
+  check(cuda::rms_norm_forward(data(x), nullptr, nullptr, data(out), x.numel() / width, width, stream()),
+        "rms_norm");
+  return out;
+}
+
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor sum = at::empty_like(x);
+  const at::Tensor out = at::empty_like(x);
+  const int64_t width = x.size(-1);
+  check(cuda::rms_norm_forward(data(x), data(y), data(sum), data(out), x.numel() / width, width, stream()),
+        "add_rms_norm");
+  return {sum, out};
+}
+
+at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, const at::Tensor& residual) {
+  const c10::cuda::CUDAGuard guard(s.device());
+  const at::Tensor out = at::empty_like(s);
+  const int64_t width = s.size(-1);
+  check(cuda::rms_norm_backward(data(s), data(gradient), residual.defined() ? data(residual) : nullptr,
+                                data(out), s.numel() / width, width, stream()),
+        "rms_norm_backward");
+  return out;
+}
+
+at::Tensor squared_relu(const at::Tensor& x) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  const at::Tensor out = at::empty_like(x);
+  check(cuda::squared_relu_forward(data(x), data(out), x.numel(), stream()), "squared_relu");
+  return out;
+}
+
+void squared_relu_backward_(const at::Tensor& x, const at::Tensor& gradient) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  check(cuda::squared_relu_backward(data(x), data(gradient), data(gradient), data(x), x.numel(), stream()),
+        "squared_relu_backward");
+}
+
+namespace {
+
+cuda::RotaryShape shape_of(const at::Tensor& qkv, const Rotary& rotary) {
+  return {.tokens = qkv.size(0) * qkv.size(1),
+          .positions = qkv.size(1),
+          .heads = rotary.heads,
+          .dimension = qkv.size(-1),
+          .cos = rotary.cos.data_ptr<float>(),
+          .sin = rotary.sin.data_ptr<float>()};
+}
+
+// Queries (0), keys (1) or values (2) of contiguous qkv (B, T, 3, heads, D).
+cuda::Heads heads_of(const at::Tensor& qkv, int64_t which) {
+  const int64_t width = qkv.size(3) * qkv.size(4);
+  return {data(qkv) + which * width, 3 * width};
+}
+
+cuda::ConstHeads read_only(const cuda::Heads& heads) { return {heads.data, heads.token_stride}; }
+
+// Contiguous (B, T, heads, D).
+cuda::ConstHeads alone(const at::Tensor& heads) { return {data(heads), heads.size(2) * heads.size(3)}; }
+
+}  // namespace
+
+at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary) {
+  const c10::cuda::CUDAGuard guard(qkv.device());
+  const at::Tensor inverse_rms =
+      at::empty({qkv.size(0) * qkv.size(1), 2, rotary.heads}, qkv.options().dtype(at::kFloat));
+  const cuda::Heads query = heads_of(qkv, 0);
+  const cuda::Heads key = heads_of(qkv, 1);
+  check(cuda::qk_rotary_forward(shape_of(qkv, rotary), read_only(query), read_only(key), query, key,
+                                inverse_rms.data_ptr<float>(), stream()),
+        "qk_rotary");
+  return inverse_rms;
+}
+
+at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
+                              const at::Tensor& key, const at::Tensor& value, const Rotary& rotary) {
+  const c10::cuda::CUDAGuard guard(qkv.device());
+  const at::Tensor out = at::empty_like(qkv);
+  const cuda::RotaryGradients gradients{.query_out = read_only(heads_of(qkv, 0)),
+                                        .key_out = read_only(heads_of(qkv, 1)),
+                                        .inverse_rms = inverse_rms.data_ptr<float>(),
+                                        .dquery_out = alone(query),
+                                        .dkey_out = alone(key),
+                                        .dvalue = alone(value)};
+  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), gradients, heads_of(out, 0), heads_of(out, 1),
+                                 heads_of(out, 2), stream()),
+        "qk_rotary_backward");
+  return out;
+}
+
+at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale) {
+  const c10::cuda::CUDAGuard guard(logits.device());
+  const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+  const cuda::CrossEntropy arguments{.rows = logits.size(0),
+                                     .vocabulary = logits.size(1),
+                                     .stride = logits.stride(0),
+                                     .logits = data(logits),
+                                     .labels = labels.data_ptr<int64_t>(),
+                                     .losses = losses.data_ptr<float>(),
+                                     .scale = static_cast<float>(scale.value_or(0)),
+                                     .gradient = scale.has_value()};
+  check(cuda::cross_entropy(arguments, stream()), "cross_entropy");
+  return losses;
+}
+
+}  // namespace gluon::kernels

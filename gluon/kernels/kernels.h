@@ -1,0 +1,78 @@
+// Kernels: operations that ATen would do in several passes over memory or in more products than needed, as one.
+//
+// The CUDA sources (cuda/*.cu) know no tensors; these functions do, and put them on the current stream. Each has its
+// plain form elsewhere, which is its specification and what every other device runs: gluon/update/layer_batch.cpp,
+// gluon/lmo/orthogonalize/quintic_iteration.cpp and lab/models/fused.cpp. kernels/cuda_kernels.cpp is built with a
+// LibTorch that has CUDA, kernels/no_cuda.cpp otherwise.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+
+namespace gluon::kernels {
+
+/// Whether the kernels are built in and `tensor` lies on a device they run on: compute capability 9.0, as an H200.
+bool available(const at::Tensor& tensor);
+
+// The optimizer's step. Stacks are (c, m, n).
+
+/// M_i <- beta M_i + (1 - beta) g_i for all gradients, contiguous float32 or bfloat16, in one launch.
+void accumulate_momentum(const at::Tensor& momentum, std::span<const at::Tensor> gradients, double beta);
+
+/// The polar factors of float32 matrices times `factor`, in float16 (b, m, n): normalised in float32, iterated on the
+/// tensor cores in float16. Singular values are bounded by Schatten 4 whatever the plan says, restarts are the
+/// kernel's own.
+at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor);
+
+/// X_i <- (1 - decay t_i) X_i + t_i D_i for float32 parameters, contiguous, and directions (c, m, n) in float32 or
+/// float16; radii (c) float32 on the device.
+void update_parameters(std::span<const at::Tensor> parameters, const at::Tensor& directions,
+                       const at::Tensor& radii, double decay);
+
+/// M_i <- beta M_i + (1 - beta) g_i, X_i <- (1 - decay t_i) X_i + t_i factor sign(M_i), in one pass; contiguous
+/// float32, momentum (c, m, n), radii (c).
+void update_by_sign(std::span<const at::Tensor> parameters, const at::Tensor& momentum,
+                    std::span<const at::Tensor> gradients, double beta, const at::Tensor& radii,
+                    double factor, double decay);
+
+// The trainer's step, bfloat16 with float32 arithmetic. Rows are contiguous.
+
+/// x (..., width) -> x / rms(x).
+at::Tensor rms_norm(const at::Tensor& x);
+
+/// (x + y, (x + y) / rms(x + y)).
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y);
+
+/// The gradient of s = x or x + y from that of its norm, plus `residual` when defined.
+at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, const at::Tensor& residual);
+
+/// 2 relu(x)^2.
+at::Tensor squared_relu(const at::Tensor& x);
+
+/// The gradient of x from `gradient`, in place of it, and 2 relu(x)^2 again, in place of x.
+void squared_relu_backward_(const at::Tensor& x, const at::Tensor& gradient);
+
+struct Rotary {
+  at::Tensor cos, sin;  // (positions, D / 2) float32
+  int64_t heads = 0;
+};
+
+/// Norms and turns queries and keys of qkv (B, T, 3, heads, D) in place; returns their inverse rms for the way back.
+at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary);
+
+/// The gradient of qkv (B, T, 3, heads, D) from those of queries, keys and values (B, T, heads, D) after the turn.
+at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
+                              const at::Tensor& key, const at::Tensor& value, const Rotary& rotary);
+
+/// Cross-entropy of each row of logits (n, vocabulary) against labels (n), float32 (n); with `scale` the logits become
+/// their gradient times it.
+at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale);
+
+}  // namespace gluon::kernels

@@ -1,0 +1,155 @@
+// The kernels of an optimizer step and of a training step, captured as one CUDA graph: replays give the bits of plain
+// launches.
+
+#include <memory>
+
+#include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/momentum.h"
+#include "gluon/kernels/cuda/norms.h"
+#include "gluon/kernels/cuda/qk_rotary.h"
+#include "gluon/kernels/cuda/rms_norm.h"
+#include "gluon/kernels/cuda/sign_update.h"
+#include "gluon/kernels/cuda/squared_relu.h"
+#include "gluon/kernels/cuda/update.h"
+#include "tests/kernels/fused_check.h"
+
+namespace gluon::fused_check {
+namespace {
+
+constexpr int64_t kCount = 3, kRows = 96, kColumns = 128, kSize = kRows * kColumns;
+constexpr int64_t kTokens = 40, kHeads = 2, kDimension = 64, kWidth = kHeads * kDimension, kVocabulary = 2048;
+
+struct Sequence {
+  std::mt19937_64 random{5};
+  std::vector<float> first_m = random_values<float>(kCount * kSize, 1, random),
+                     first_x = random_values<float>(kCount * kSize, 1, random);
+  std::vector<bf16> first_s = random_values<bf16>(kTokens * kWidth, 1, random),
+                    first_logits = random_values<bf16>(kTokens * kVocabulary, 1, random);
+  Array<float> g{random_values<float>(kCount * kSize, 1, random)}, m{kCount * kSize}, x{kCount * kSize},
+      weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}}, norms{kCount},
+      duals{kCount}, angles{random_values<float>(kTokens * kDimension / 2, 1, random)},
+      inverse{kTokens * 2 * kHeads}, losses{kTokens};
+  Array<__half> d{kCount * kSize};
+  Array<bf16> copies{kCount * kSize}, s{kTokens * kWidth},
+      y{random_values<bf16>(kTokens * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
+      k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary};
+  Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)};
+  Array<double> partials{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
+  Array<unsigned char> workspace{cuda::norm_workspace(cuda::MatrixNorm::kColumns, kCount, kRows, kColumns)};
+  Array<const void*> gradient_table{kCount};
+  Array<float*> parameter_table{kCount};
+  Array<void*> copy_table{kCount};
+
+  Sequence() {
+    std::vector<const void*> a;
+    std::vector<float*> b;
+    std::vector<void*> c;
+    for (int64_t i = 0; i < kCount; ++i) {
+      a.push_back(g.data() + i * kSize), b.push_back(x.data() + i * kSize),
+          c.push_back(copies.data() + i * kSize);
+    }
+    gradient_table.set(a), parameter_table.set(b), copy_table.set(c);
+  }
+
+  void restore() {
+    m.set(first_m), x.set(first_x), s.set(first_s), logits.set(first_logits);
+    d.poison(), copies.poison(), out.poison(), q.poison(), k.poison(), act.poison(), norms.poison(),
+        losses.poison();
+  }
+
+  void launch(cudaStream_t stream) {
+    const cuda::MomentumStep step{.count = kCount,
+                                  .size = kSize,
+                                  .gradients = gradient_table.data(),
+                                  .momentum = m.data(),
+                                  .weights = weights.data(),
+                                  .partials = partials.data()};
+    require(cuda::accumulate_momentum(step, stream), "accumulate");
+    require(cuda::write_normalized_input(step, d.data(), cuda::ElementType::kFloat16, 1, nullptr, stream),
+            "write");
+    require(cuda::update_parameters({.count = kCount,
+                                     .size = kSize,
+                                     .parameters = parameter_table.data(),
+                                     .copies = copy_table.data(),
+                                     .directions = d.data(),
+                                     .radii = radii.data()},
+                                    stream),
+            "update");
+    require(cuda::update_by_sign({.count = kCount,
+                                  .size = kSize,
+                                  .gradients = gradient_table.data(),
+                                  .momentum = m.data(),
+                                  .weights = weights.data(),
+                                  .parameters = parameter_table.data(),
+                                  .radii = radii.data()},
+                                 stream),
+            "sign");
+    require(cuda::matrix_norms(cuda::MatrixNorm::kColumns,
+                               {.count = kCount,
+                                .rows = kRows,
+                                .columns = kColumns,
+                                .x = x.data(),
+                                .norms = norms.data(),
+                                .dual_norms = duals.data(),
+                                .workspace = workspace.data()},
+                               stream),
+            "norms");
+    require(cuda::rms_norm_forward(s.data(), y.data(), s.data(), out.data(), kTokens, kWidth, stream),
+            "rms_norm");
+    const cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
+    require(cuda::qk_rotary_forward(shape, {out.data(), kWidth}, {s.data(), kWidth}, {q.data(), kWidth},
+                                    {k.data(), kWidth}, inverse.data(), stream),
+            "rotary");
+    require(cuda::squared_relu_forward(q.data(), act.data(), kTokens * kWidth, stream), "relu");
+    require(cuda::cross_entropy({.rows = kTokens,
+                                 .vocabulary = kVocabulary,
+                                 .stride = kVocabulary,
+                                 .logits = logits.data(),
+                                 .labels = labels.data(),
+                                 .losses = losses.data(),
+                                 .scale = 1.0F / kTokens},
+                                stream),
+            "cross_entropy");
+  }
+
+  std::vector<unsigned char> bits() {
+    std::vector<unsigned char> all;
+    const auto add = [&](const auto& array) {
+      const auto values = array.get();
+      const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+      all.insert(all.end(), bytes, bytes + values.size() * sizeof(values[0]));
+    };
+    add(m), add(x), add(d), add(copies), add(norms), add(duals), add(s), add(out), add(q), add(k), add(act),
+        add(logits), add(losses);
+    return all;
+  }
+};
+
+}  // namespace
+
+void check_graph() {
+  const auto sequence = std::make_unique<Sequence>();
+  cudaStream_t stream = nullptr;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  sequence->restore();
+  require(cudaDeviceSynchronize(), "restore");
+  sequence->launch(stream);
+  const std::vector<unsigned char> plain = sequence->bits();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "begin of the capture");
+  sequence->launch(stream);
+  require(cudaStreamEndCapture(stream, &graph), "end of the capture");
+  require(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
+  for (int i = 0; i < 2; ++i) {
+    sequence->restore();
+    require(cudaDeviceSynchronize(), "restore");
+    require(cudaGraphLaunch(executable, stream), "cudaGraphLaunch");
+    expect(plain == sequence->bits(), "graph: replay " + std::to_string(i) + " differs from plain launches");
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+}  // namespace gluon::fused_check

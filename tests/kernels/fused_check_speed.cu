@@ -1,0 +1,291 @@
+// The kernels' time at the shapes of GPT-124M and its 32 x 1024 tokens, beside the time a copy of the same bytes takes.
+// Median of 20 runs, each after the L2 cache was filled with something else.
+
+#include <algorithm>
+
+#include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/momentum.h"
+#include "gluon/kernels/cuda/norms.h"
+#include "gluon/kernels/cuda/qk_rotary.h"
+#include "gluon/kernels/cuda/rms_norm.h"
+#include "gluon/kernels/cuda/sign_update.h"
+#include "gluon/kernels/cuda/squared_relu.h"
+#include "gluon/kernels/cuda/update.h"
+#include "tests/kernels/fused_check.h"
+
+namespace gluon::fused_check {
+namespace {
+
+using cuda::ElementType;
+constexpr double kCopyBound = 4.2e12;  // bytes a second
+constexpr int64_t kTokens = 32 * 1024;
+
+template <typename T>
+__global__ void fill_kernel(T* data, size_t count, unsigned seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
+       i += size_t{gridDim.x} * blockDim.x) {
+    unsigned h = static_cast<unsigned>(i) * 2654435761u + seed;
+    h = (h ^ (h >> 16)) * 0x85ebca6bu;
+    h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+    const float v = static_cast<float>(h ^ (h >> 16)) * 0x1p-31F - 1;
+    if constexpr (std::is_same_v<T, float>) data[i] = v;
+    if constexpr (std::is_same_v<T, __half>) data[i] = __float2half_rn(v);
+    if constexpr (std::is_same_v<T, bf16>) data[i] = __float2bfloat16_rn(v);
+  }
+}
+
+// Random entries in [-1, 1).
+template <typename T>
+struct Random : Array<T> {
+  explicit Random(size_t count) : Array<T>(count) {
+    fill_kernel<<<1024, 256>>>(this->data(), count, static_cast<unsigned>(count));
+    require(cudaGetLastError(), "fill");
+  }
+};
+
+__global__ void read_kernel(const uint4* data, size_t count, unsigned* sink) {
+  unsigned sum = 0;
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
+       i += size_t{gridDim.x} * blockDim.x) {
+    sum ^= data[i].x ^ data[i].y ^ data[i].z ^ data[i].w;
+  }
+  if (sum == 12345) *sink = sum;
+}
+
+class Clock {
+ public:
+  Clock() {
+    require(cudaEventCreate(&start_), "event");
+    require(cudaEventCreate(&stop_), "event");
+  }
+  void row(const char* kernel, const std::string& shape, double bytes,
+           const std::function<cudaError_t()>& body) {
+    std::vector<float> times;
+    for (int i = 0; i < 23; ++i) {
+      read_kernel<<<1024, 256>>>(reinterpret_cast<const uint4*>(other_.data()), other_.size() / 4,
+                                 sink_.data());
+      require(cudaEventRecord(start_), "event");
+      require(body(), kernel);
+      require(cudaEventRecord(stop_), "event");
+      require(cudaEventSynchronize(stop_), kernel);
+      float ms = 0;
+      require(cudaEventElapsedTime(&ms, start_, stop_), "event");
+      if (i >= 3) times.push_back(ms);
+    }
+    std::sort(times.begin(), times.end());
+    const double seconds = (times[9] + times[10]) / 2 * 1e-3;
+    std::printf("| %-34s | %-22s | %8.1f | %6.0f | %5.1f %% |\n", kernel, shape.c_str(), seconds * 1e6,
+                bytes / seconds * 1e-9, 100 * bytes / seconds / kCopyBound);
+    std::fflush(stdout);
+  }
+
+ private:
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  Array<unsigned> other_{64 << 20}, sink_{1};
+};
+
+struct Layers {
+  Random<float> g, m, x;
+  Random<__half> d;
+  Array<bf16> copies;
+  Array<const void*> gradients;
+  Array<float*> parameters;
+  Array<void*> copy_table;
+  Array<float> weights{std::vector<float>{0.95F, 0.05F}}, radii, norms, duals;
+  Array<double> partials;
+  int64_t count, rows, columns, size;
+
+  Layers(int64_t count, int64_t rows, int64_t columns)
+      : g(count * rows * columns),
+        m(g.size()),
+        x(g.size()),
+        d(g.size()),
+        copies(g.size()),
+        gradients(count),
+        parameters(count),
+        copy_table(count),
+        radii(std::vector<float>(count, 0.01F)),
+        norms(count),
+        duals(count),
+        partials(count * cuda::momentum_partials(rows * columns)),
+
+        count(count),
+        rows(rows),
+        columns(columns),
+        size(rows * columns) {
+    std::vector<const void*> a;
+    std::vector<float*> b;
+    std::vector<void*> c;
+    for (int64_t i = 0; i < count; ++i) {
+      a.push_back(g.data() + i * size), b.push_back(x.data() + i * size),
+          c.push_back(copies.data() + i * size);
+    }
+    gradients.set(a), parameters.set(b), copy_table.set(c);
+  }
+  cuda::MomentumStep step(cuda::MomentumInput input) const {
+    return {.count = count,
+            .size = size,
+            .input = input,
+            .gradients = gradients.data(),
+            .momentum = m.data(),
+            .weights = weights.data(),
+            .partials = partials.data()};
+  }
+};
+
+void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) {
+  Layers l(count, rows, columns);
+  const std::string shape =
+      std::to_string(count) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
+  const double n = static_cast<double>(l.g.size());
+  for (const bool nesterov : {false, true}) {
+    const cuda::MomentumStep step =
+        l.step(nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum);
+    const auto accumulate = [&] { return cuda::accumulate_momentum(step, nullptr); };
+    const auto write = [&] {
+      return cuda::write_normalized_input(step, l.d.data(), ElementType::kFloat16, 1, nullptr, nullptr);
+    };
+    const auto both = [&] {
+      const cudaError_t error = accumulate();
+      return error == cudaSuccess ? write() : error;
+    };
+    clock.row(nesterov ? "momentum, nesterov" : "momentum, ema", shape, 12 * n, accumulate);
+    clock.row("  normalised fp16 input", shape, (nesterov ? 10 : 6) * n, write);
+    clock.row("  both", shape, (nesterov ? 22 : 18) * n, both);
+  }
+  cuda::ParameterUpdate update{.count = count,
+                               .size = l.size,
+                               .parameters = l.parameters.data(),
+                               .directions = l.d.data(),
+                               .radii = l.radii.data()};
+  clock.row("update, fp16 direction", shape, 10 * n,
+            [&] { return cuda::update_parameters(update, nullptr); });
+  update.copies = l.copy_table.data();
+  clock.row("  with the bf16 copy", shape, 12 * n, [&] { return cuda::update_parameters(update, nullptr); });
+  const std::pair<const char*, cuda::MatrixNorm> norms[] = {
+      {"norms, max_entry", cuda::MatrixNorm::kMaxEntry},
+      {"norms, euclidean", cuda::MatrixNorm::kEuclidean},
+      {"norms, rows", cuda::MatrixNorm::kRows},
+      {"norms, columns", cuda::MatrixNorm::kColumns}};
+  for (const auto& [name, norm] : norms) {
+    Array<unsigned char> workspace(cuda::norm_workspace(norm, count, rows, columns));
+    cuda::NormBatch batch{.count = count,
+                          .rows = rows,
+                          .columns = columns,
+                          .x = l.m.data(),
+                          .norms = l.norms.data(),
+                          .dual_norms = l.duals.data(),
+                          .workspace = workspace.data()};
+    clock.row(name, shape, 4 * n, [&] { return cuda::matrix_norms(norm, batch, nullptr); });
+    batch.y = l.g.data();
+    clock.row("  of a difference", shape, 8 * n, [&] { return cuda::matrix_norms(norm, batch, nullptr); });
+  }
+  Array<unsigned char> workspace(cuda::inner_product_workspace(count, l.size));
+  clock.row("inner products, fp16 second factor", shape, 6 * n, [&] {
+    return cuda::inner_products(l.m.data(), l.d.data(), ElementType::kFloat16, count, l.size, 1,
+                                l.norms.data(), workspace.data(), nullptr);
+  });
+}
+
+void measure_embedding(Clock& clock) {
+  Layers l(1, 50304, 768);
+  const double n = static_cast<double>(l.size);
+  cuda::SignUpdate update{.count = 1,
+                          .size = l.size,
+                          .gradients = l.gradients.data(),
+                          .momentum = l.m.data(),
+                          .weights = l.weights.data(),
+                          .parameters = l.parameters.data(),
+                          .radii = l.radii.data()};
+  clock.row("sign update", "50304 x 768", 20 * n, [&] { return cuda::update_by_sign(update, nullptr); });
+  update.copies = l.copy_table.data();
+  clock.row("  with the bf16 copy", "50304 x 768", 22 * n,
+            [&] { return cuda::update_by_sign(update, nullptr); });
+  update.gradient_type = ElementType::kBFloat16;  // the same memory read as bfloat16: any bits will do
+  clock.row("  and a bf16 gradient", "50304 x 768", 20 * n,
+            [&] { return cuda::update_by_sign(update, nullptr); });
+}
+
+void measure_training(Clock& clock) {
+  const int64_t width = 768, size = kTokens * width;
+  const double n = static_cast<double>(size);
+  Random<bf16> x(size), y(size), out(size), d(size);
+  clock.row("rms_norm forward", "32768 x 768", 4 * n, [&] {
+    return cuda::rms_norm_forward(x.data(), nullptr, nullptr, out.data(), kTokens, width, nullptr);
+  });
+  clock.row("  with the residual sum", "32768 x 768", 8 * n, [&] {
+    return cuda::rms_norm_forward(x.data(), y.data(), x.data(), out.data(), kTokens, width, nullptr);
+  });
+  clock.row("rms_norm backward", "32768 x 768", 6 * n, [&] {
+    return cuda::rms_norm_backward(y.data(), d.data(), nullptr, out.data(), kTokens, width, nullptr);
+  });
+  clock.row("  with the residual's gradient", "32768 x 768", 8 * n, [&] {
+    return cuda::rms_norm_backward(y.data(), d.data(), out.data(), out.data(), kTokens, width, nullptr);
+  });
+  Random<float> angles(1024 * 64), inverse(kTokens * 12);
+  Random<bf16> packed(3 * size), dpacked(3 * size);
+  const cuda::RotaryShape shape{kTokens, 1024, 6, 128, angles.data(), angles.data()};
+  clock.row("qk_rotary forward", "32768 x 2 x 6 x 128", 8 * n, [&] {
+    return cuda::qk_rotary_forward(shape, {packed.data(), 3 * width}, {packed.data() + width, 3 * width},
+                                   {x.data(), width}, {y.data(), width}, inverse.data(), nullptr);
+  });
+  const cuda::RotaryGradients gradients{{x.data(), width},   {y.data(), width}, inverse.data(),
+                                        {out.data(), width}, {d.data(), width}, {}};
+  clock.row("qk_rotary backward", "32768 x 2 x 6 x 128", 12 * n, [&] {
+    return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
+                                    {dpacked.data() + width, 3 * width}, {}, nullptr);
+  });
+  Random<bf16> up(4 * size), dup(4 * size), act(4 * size);
+  clock.row("squared_relu forward", "32768 x 3072", 16 * n,
+            [&] { return cuda::squared_relu_forward(up.data(), act.data(), 4 * size, nullptr); });
+  clock.row("squared_relu backward", "32768 x 3072", 24 * n, [&] {
+    return cuda::squared_relu_backward(up.data(), dup.data(), act.data(), nullptr, 4 * size, nullptr);
+  });
+  clock.row("  with the output again", "32768 x 3072", 32 * n, [&] {
+    return cuda::squared_relu_backward(up.data(), dup.data(), dup.data(), act.data(), 4 * size, nullptr);
+  });
+}
+
+void measure_entropy(Clock& clock, int64_t vocabulary, int64_t stride, const char* shape) {
+  const int64_t size = kTokens * stride;
+  Random<bf16> logits(size);
+  Array<int64_t> labels(std::vector<int64_t>(kTokens, 11));
+  Array<float> losses(kTokens);
+  cuda::CrossEntropy a{.rows = kTokens,
+                       .vocabulary = vocabulary,
+                       .stride = stride,
+                       .logits = logits.data(),
+                       .labels = labels.data(),
+                       .losses = losses.data(),
+                       .scale = 1};
+  clock.row("cross_entropy, loss and gradient", shape, 4.0 * size,
+            [&] { return cuda::cross_entropy(a, nullptr); });
+  a.gradient = false;
+  clock.row("cross_entropy, loss", shape, 2.0 * size, [&] { return cuda::cross_entropy(a, nullptr); });
+}
+
+}  // namespace
+
+void measure_speed() {
+  Clock clock;
+  std::printf("| %-34s | %-22s | %8s | %6s | %7s |\n", "kernel", "shape", "us", "GB/s", "4.2 TB/s");
+  std::printf("|%s|%s|%s|%s|%s|\n", std::string(36, '-').c_str(), std::string(24, '-').c_str(),
+              "---------:", "-------:", "--------:");
+  {
+    Random<float> from(512 << 20), to(512 << 20);
+    clock.row("cudaMemcpyAsync", "2 GiB", 8.0 * from.size(), [&] {
+      return cudaMemcpyAsync(to.data(), from.data(), from.size() * 4, cudaMemcpyDeviceToDevice, nullptr);
+    });
+  }
+  measure_layers(clock, 48, 768, 768);
+  measure_layers(clock, 24, 3072, 768);
+  measure_layers(clock, 48, 2048, 2048);
+  measure_layers(clock, 24, 2048, 8192);
+  measure_embedding(clock);
+  measure_training(clock);
+  measure_entropy(clock, 50304, 50304, "32768 x 50304");
+  measure_entropy(clock, 50257, 50304, "32768 x 50257 + 47");
+  measure_entropy(clock, 50257, 50257, "32768 x 50257");
+}
+
+}  // namespace gluon::fused_check

@@ -1,0 +1,306 @@
+// RMS norm, QK norm with rotary positions, squared ReLU and cross-entropy against float64, forward and backward.
+
+#include <cfloat>
+
+#include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/qk_rotary.h"
+#include "gluon/kernels/cuda/rms_norm.h"
+#include "gluon/kernels/cuda/squared_relu.h"
+#include "tests/kernels/fused_check.h"
+
+namespace gluon::fused_check {
+namespace {
+
+constexpr double kHalfUlp = 0x1p-8 * 1.01;  // one rounding to bfloat16, 8 bits
+using Vector = std::vector<double>;
+
+Vector doubles(const std::vector<bf16>& values) {
+  Vector out;
+  for (bf16 v : values) out.push_back(to_double(v));
+  return out;
+}
+
+Vector part(const Vector& v, size_t start, size_t size) {
+  return {v.begin() + start, v.begin() + start + size};
+}
+
+Vector rms_norm(const Vector& x) {
+  double squares = 0;
+  for (double v : x) squares += v * v;
+  const double r = 1 / std::sqrt(squares / x.size() + double{FLT_EPSILON});
+  Vector out;
+  for (double v : x) out.push_back(v * r);
+  return out;
+}
+
+Vector rms_norm_gradient(const Vector& x, const Vector& dout) {
+  const Vector out = rms_norm(x);
+  double squares = 0, along = 0;
+  for (size_t i = 0; i < x.size(); ++i) squares += x[i] * x[i], along += out[i] * dout[i];
+  const double r = 1 / std::sqrt(squares / x.size() + double{FLT_EPSILON});
+  Vector dx;
+  for (size_t i = 0; i < x.size(); ++i) dx.push_back(r * (dout[i] - out[i] * along / x.size()));
+  return dx;
+}
+
+// x [x1, x2] of a head at a position -> [x1 cos + x2 sin, x2 cos - x1 sin]; direction -1 turns back.
+Vector rotate(const Vector& x, int64_t position, int direction) {
+  const size_t half = x.size() / 2;
+  Vector out(x.size());
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = position / std::pow(10000.0, 2.0 * i / x.size());
+    const double c = std::cos(angle), s = direction * std::sin(angle);
+    out[i] = x[i] * c + x[i + half] * s;
+    out[i + half] = x[i + half] * c - x[i] * s;
+  }
+  return out;
+}
+
+void expect_gradient(const std::function<Vector(const Vector&)>& f, const Vector& analytic, const Vector& x,
+                     const Vector& weights, const std::string& what) {
+  const Vector numeric = numeric_gradient(f, x, weights);
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) worst = std::fmax(worst, std::abs(numeric[i] - analytic[i]));
+  expect(worst <= 1e-6 * largest(analytic), what + ": the reference's gradient against differences");
+}
+
+void check_rms_case(int64_t rows, int64_t width, double magnitude, bool fused) {
+  const std::string what = "rms_norm " + std::to_string(rows) + "x" + std::to_string(width) + " at " +
+                           std::to_string(magnitude) + (fused ? " with the sum" : "");
+  std::mt19937_64 random(width);
+  const size_t size = rows * width;
+  std::vector<bf16> x = random_values<bf16>(size, magnitude, random),
+                    y = random_values<bf16>(size, magnitude, random);
+  if (rows > 2)
+    std::fill_n(x.begin() + width, width, rounded<bf16>(0)),
+        std::fill_n(y.begin() + width, width, rounded<bf16>(0));
+  const std::vector<bf16> d = random_values<bf16>(size, 1, random),
+                          past = random_values<bf16>(size, 1, random);
+  Array<bf16> dx(size), dy(y), dout(d), residual(past), out(size), gradient(size);
+  const auto run = [&] {
+    dx.set(x), out.poison(), gradient.poison();
+    require(cuda::rms_norm_forward(dx.data(), fused ? dy.data() : nullptr, dx.data(), out.data(), rows, width,
+                                   nullptr),
+            "rms_norm_forward");
+    require(cuda::rms_norm_backward(dx.data(), dout.data(), fused ? residual.data() : nullptr,
+                                    gradient.data(), rows, width, nullptr),
+            "rms_norm_backward");
+    return out.get();
+  };
+  const std::vector<bf16> got = run(), got_sum = dx.get(), got_gradient = gradient.get();
+  expect(same_bits(got, run()) && same_bits(got_gradient, gradient.get()), what + ": two runs differ");
+  expect(out.guard_intact() && dx.guard_intact() && gradient.guard_intact(), what + ": guard");
+  const Vector sums = doubles(got_sum), weights = doubles(d);
+  Vector sum, want;
+  for (size_t i = 0; i < size; ++i) sum.push_back(to_double(x[i]) + (fused ? to_double(y[i]) : 0));
+  expect_close(got_sum, sum, fused ? kHalfUlp : 0, 1e-39, what + ": sum");
+  for (int64_t row = 0; row < rows; ++row) {
+    const Vector s = part(sums, row * width, width), w = part(weights, row * width, width);
+    for (double v : rms_norm(s)) want.push_back(v);
+    const Vector g = rms_norm_gradient(s, w);
+    Vector want_gradient = g;
+    for (int64_t i = 0; i < width && fused; ++i) want_gradient[i] += to_double(past[row * width + i]);
+    expect_close(
+        std::vector<bf16>(got_gradient.begin() + row * width, got_gradient.begin() + (row + 1) * width),
+        want_gradient, kHalfUlp, 2e-6 * largest(want_gradient), what + ": gradient");
+    if (row == 0 && width <= 64 && magnitude == 1) expect_gradient(rms_norm, g, s, w, what);
+  }
+  expect_close(got, want, kHalfUlp, 1e-39, what);
+}
+
+void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t dimension, bool packed) {
+  const std::string what = "qk_rotary " + std::to_string(tokens) + "x" + std::to_string(heads) + "x" +
+                           std::to_string(dimension) + (packed ? " packed" : "");
+  std::mt19937_64 random(tokens * dimension);
+  const int64_t width = heads * dimension, stride = packed ? 3 * width : width;
+  const std::vector<bf16> q = random_values<bf16>(tokens * stride, 2, random);
+  std::vector<bf16> k = random_values<bf16>(tokens * stride, 1e-3, random);
+  if (tokens > 2) std::fill_n(k.begin() + stride, stride, rounded<bf16>(0));
+  const std::vector<bf16> dq = random_values<bf16>(tokens * width, 1, random),
+                          dk = random_values<bf16>(tokens * width, 1, random),
+                          dv = random_values<bf16>(tokens * width, 1, random);
+  std::vector<float> cos, sin;
+  for (int64_t t = 0; t < positions; ++t) {
+    for (int64_t i = 0; i < dimension / 2; ++i) {
+      const double angle = t / std::pow(10000.0, 2.0 * i / dimension);
+      cos.push_back(static_cast<float>(std::cos(angle))), sin.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  Array<float> c(cos), s(sin), inverse(tokens * 2 * heads);
+  Array<bf16> qa(q), ka(k), dqo(dq), dko(dk), dvo(dv), qo(tokens * width), ko(tokens * width),
+      dp(tokens * 3 * width);
+  const cuda::RotaryShape shape{tokens, positions, heads, dimension, c.data(), s.data()};
+  const auto run = [&] {
+    qo.poison(), ko.poison(), dp.poison(), inverse.poison();
+    require(cuda::qk_rotary_forward(shape, {qa.data(), stride}, {ka.data(), stride}, {qo.data(), width},
+                                    {ko.data(), width}, inverse.data(), nullptr),
+            "qk_rotary_forward");
+    const cuda::RotaryGradients gradients{{qo.data(), width},  {ko.data(), width},  inverse.data(),
+                                          {dqo.data(), width}, {dko.data(), width}, {dvo.data(), width}};
+    require(cuda::qk_rotary_backward(shape, gradients, {dp.data(), 3 * width}, {dp.data() + width, 3 * width},
+                                     {dp.data() + 2 * width, 3 * width}, nullptr),
+            "qk_rotary_backward");
+    return dp.get();
+  };
+  const std::vector<bf16> got = run(), got_q = qo.get(), got_k = ko.get();
+  expect(same_bits(got, run()) && same_bits(got_q, qo.get()) && same_bits(got_k, ko.get()),
+         what + ": two runs differ");
+  expect(qo.guard_intact() && ko.guard_intact() && dp.guard_intact() && inverse.guard_intact(),
+         what + ": guard");
+  Vector want_q(tokens * width), want_k(tokens * width);
+  const Vector qd = doubles(q), kd = doubles(k), dqd = doubles(dq), dkd = doubles(dk);
+  double error = 0, total = 0, worst = 0;
+  for (int64_t at = 0; at < tokens * 2 * heads; ++at) {
+    const int64_t token = at / (2 * heads), head = at % heads, t = token % positions;
+    const bool key = at / heads % 2 == 1;
+    const Vector x = part(key ? kd : qd, token * stride + head * dimension, dimension);
+    const Vector d = part(key ? dkd : dqd, token * width + head * dimension, dimension);
+    const Vector y = rotate(rms_norm(x), t, 1), g = rms_norm_gradient(x, rotate(d, t, -1));
+    const double most = largest(g);
+    for (int64_t i = 0; i < dimension; ++i) {
+      (key ? want_k : want_q)[token * width + head * dimension + i] = y[i];
+      const size_t to = token * 3 * width + key * width + head * dimension + i;
+      const double off =
+          (to_double(got[to]) - g[i]) / most;  // relative to its own head: none hides another's error
+      error += off * off, total += g[i] * g[i] / (most * most);
+      worst = std::isnan(off) ? INFINITY : std::fmax(worst, std::abs(off));
+    }
+    if (at == 0 && dimension <= 32) {
+      expect_gradient([&](const Vector& v) { return rotate(rms_norm(v), t, 1); }, g, x, d, what);
+    }
+  }
+  expect(worst < 0.02, what + ": gradient, worst entry " + std::to_string(worst));
+  expect(std::sqrt(error / total) < 4e-3,
+         what + ": gradient, relative error " + std::to_string(std::sqrt(error / total)));
+  expect_close(got_q, want_q, kHalfUlp, 1e-6, what + ": queries");
+  expect_close(got_k, want_k, kHalfUlp, 1e-6, what + ": keys");
+  bool carried = true;
+  for (int64_t i = 0; i < tokens * width; ++i) {
+    carried = carried && to_double(got[i / width * 3 * width + 2 * width + i % width]) == to_double(dv[i]);
+  }
+  expect(carried, what + ": the values' gradient");
+  // In place, forward and backward.
+  if (packed) return;
+  require(cuda::qk_rotary_forward(shape, {qa.data(), width}, {ka.data(), width}, {qa.data(), width},
+                                  {ka.data(), width}, nullptr, nullptr),
+          "in place");
+  expect(same_bits(qa.get(), got_q) && same_bits(ka.get(), got_k), what + ": in place");
+}
+
+void check_relu_case(int64_t count, size_t offset) {
+  std::mt19937_64 random(count);
+  const std::vector<bf16> x = random_values<bf16>(count, 1, random),
+                          d = random_values<bf16>(count, 1, random);
+  Array<bf16> dx(x, offset), dy(d, offset), y(count, offset), again(count), gradient(count);
+  require(cuda::squared_relu_forward(dx.data(), y.data(), count, nullptr), "squared_relu_forward");
+  require(cuda::squared_relu_backward(dx.data(), dy.data(), gradient.data(), again.data(), count, nullptr),
+          "squared_relu_backward");
+  Vector want, want_gradient;
+  for (int64_t i = 0; i < count; ++i) {
+    const double positive = std::fmax(to_double(x[i]), 0);
+    want.push_back(2 * positive * positive), want_gradient.push_back(4 * positive * to_double(d[i]));
+  }
+  const std::string what = "squared_relu " + std::to_string(count);
+  expect_close(y.get(), want, kHalfUlp, 0, what);
+  expect_close(gradient.get(), want_gradient, kHalfUlp, 0, what + ": gradient");
+  expect(same_bits(y.get(), again.get()), what + ": recomputed");
+  expect(y.guard_intact() && again.guard_intact() && gradient.guard_intact(), what + ": guard");
+  require(cuda::squared_relu_backward(dx.data(), dy.data(), dy.data(), dx.data(), count, nullptr),
+          "in place");
+  expect(same_bits(dy.get(), gradient.get()) && same_bits(dx.get(), y.get()), what + ": in place");
+}
+
+void check_entropy_case(int64_t rows, int64_t vocabulary, int64_t padding, double magnitude) {
+  const std::string what = "cross_entropy " + std::to_string(rows) + "x" + std::to_string(vocabulary) + "+" +
+                           std::to_string(padding) + " at " + std::to_string(magnitude);
+  std::mt19937_64 random(vocabulary + rows);
+  const int64_t stride = vocabulary + padding;
+  std::vector<bf16> x = random_values<bf16>(rows * stride, magnitude, random);
+  std::vector<int64_t> labels(rows);
+  for (int64_t i = 0; i < rows; ++i) labels[i] = static_cast<int64_t>(random() % vocabulary);
+  labels[0] = vocabulary - 1;
+  if (rows > 2) labels[1] = 0, labels[2] = vocabulary;  // the last one is outside
+  if (vocabulary > 8 && rows > 3) x[3 * stride + (labels[3] + 1) % vocabulary] = rounded<bf16>(-INFINITY);
+  Array<bf16> logits(x);
+  Array<int64_t> targets(labels);
+  Array<float> losses(rows);
+  cuda::CrossEntropy a{.rows = rows,
+                       .vocabulary = vocabulary,
+                       .stride = stride,
+                       .logits = logits.data(),
+                       .labels = targets.data(),
+                       .losses = losses.data(),
+                       .scale = 0.125F,
+                       .gradient = true};
+  const auto run = [&] {
+    logits.set(x), losses.poison();
+    require(cuda::cross_entropy(a, nullptr), "cross_entropy");
+    return logits.get();
+  };
+  const std::vector<bf16> got = run();
+  const std::vector<float> got_losses = losses.get();
+  expect(same_bits(got, run()) && same_bits(got_losses, losses.get()), what + ": two runs differ");
+  expect(logits.guard_intact() && losses.guard_intact(), what + ": guard");
+  a.gradient = false;
+  expect(same_bits(run(), x) && same_bits(got_losses, losses.get()), what + ": loss alone");
+  Vector want, want_losses;
+  for (int64_t row = 0; row < rows; ++row) {
+    const bf16* of = x.data() + row * stride;
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < vocabulary; ++j) most = std::fmax(most, to_double(of[j]));
+    for (int64_t j = 0; j < vocabulary; ++j) sum += std::exp(to_double(of[j]) - most);
+    const bool inside = labels[row] < vocabulary;
+    want_losses.push_back(inside ? most + std::log(sum) - to_double(of[labels[row]]) : NAN);
+    for (int64_t j = 0; j < stride; ++j) {
+      const double p = std::exp(to_double(of[j]) - most) / sum;
+      want.push_back(!inside ? NAN : j >= vocabulary ? 0 : 0.125 * (p - (j == labels[row])));
+    }
+  }
+  expect_close(got_losses, want_losses, 1e-6, 2e-6, what + ": loss");
+  expect_close(got, want, kHalfUlp + 3e-6 * std::fmin(magnitude, 10), 1e-8, what + ": gradient");
+}
+
+}  // namespace
+
+void check_rms_norm() {
+  for (const int64_t width : {8, 24, 64, 768, 1024, 1032, 2048, 4104, 8192}) {
+    for (const bool fused : {false, true}) {
+      check_rms_case(7, width, 1, fused);
+      check_rms_case(33, width, 1e-30, fused);
+    }
+  }
+  check_rms_case(9, 768, 1e15, true);
+  expect(cuda::rms_norm_forward(nullptr, nullptr, nullptr, nullptr, 1, 7, nullptr) == cudaErrorInvalidValue,
+         "width 7");
+}
+
+void check_qk_rotary() {
+  for (const int64_t dimension : {16, 32, 48, 64, 96, 128, 256, 512}) {
+    check_rotary_case(33, 11, 3, dimension, true);
+    check_rotary_case(5, 5, 1, dimension, false);
+  }
+  check_rotary_case(130, 130, 6, 128, true);
+}
+
+void check_squared_relu() {
+  for (const int64_t count : {1, 7, 8, 8191, 8192, 100000})
+    check_relu_case(count, 0), check_relu_case(count, 1);
+}
+
+void check_cross_entropy() {
+  check_entropy_case(300, 50304, 0, 3);  // three turns for the first blocks
+  check_entropy_case(5, 50304, 16, 30);
+  check_entropy_case(1000, 1024, 0, 3);  // eight turns
+  check_entropy_case(5, 8, 0, 1);
+  check_entropy_case(5, 51200, 0, 1);
+  check_entropy_case(5, 51208, 0, 1);     // beyond the registers
+  check_entropy_case(300, 50257, 47, 3);  // padded rows, an odd vocabulary
+  check_entropy_case(7, 50257, 0, 3);     // the plain path
+  check_entropy_case(7, 1001, 20, 3);
+  check_entropy_case(7, 1001, 0, 3);
+  check_entropy_case(4, 4096, 0, 1e30);
+  check_entropy_case(4, 4096, 0, 1e-30);
+  check_entropy_case(4, 4097, 0, 1e30);
+}
+
+}  // namespace gluon::fused_check
