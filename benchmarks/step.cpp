@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/cuda.h>
 
 #include <algorithm>
 #include <chrono>
@@ -61,11 +62,11 @@ std::vector<Shape> model_shapes(const StepOptions& options) {
   throw InputError(join("bench step: unknown model '", options.model, "'; allowed are gpt124m, gpt1b3, cnn"));
 }
 
-std::vector<Layer> make_random_layers(const std::vector<Shape>& shapes) {
+std::vector<Layer> make_random_layers(const std::vector<Shape>& shapes, const at::Device& device) {
   std::vector<Layer> layers;
   for (const auto& [rows, cols] : shapes) {
-    at::Tensor parameter = at::randn({rows, cols}).mul_(0.02);
-    parameter.mutable_grad() = at::randn({rows, cols});
+    at::Tensor parameter = at::randn({rows, cols}, device).mul_(0.02);
+    parameter.mutable_grad() = at::randn({rows, cols}, device);
     layers.push_back({join("layer", layers.size(), ".weight"), parameter, Role::kHidden});
   }
   return layers;
@@ -144,19 +145,25 @@ double reference_flops(const Shape& shape) {
   return kReferenceSteps * (4 * k * k * l + 2 * k * k * k);
 }
 
-double seconds_of(const std::function<void()>& run) {
+double seconds_of(const at::Device& device, const std::function<void()>& run) {
+  const auto wait = [&] {
+    if (device.is_cuda()) torch::cuda::synchronize();
+  };
+  wait();
   const auto start = std::chrono::steady_clock::now();
   run();
+  wait();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Flop rate of a large square product, best of three: what the machine can do.
-double product_flops_per_second() {
-  constexpr int64_t kSide = 2048;
-  const at::Tensor a = at::randn({kSide, kSide});
+// Flop rate of a large square product in the precision of the iteration, best of three: what the machine can do.
+double product_flops_per_second(const at::Device& device) {
+  const int64_t side = device.is_cuda() ? 8192 : 2048;
+  const at::Tensor a = at::randn({side, side}, device).to(device.is_cuda() ? at::kHalf : at::kFloat);
   double best = 0;
-  for (int i = 0; i < 3; ++i)
-    best = std::max(best, 2 * std::pow(kSide, 3) / seconds_of([&] { at::mm(a, a); }));
+  for (int i = 0; i < 3; ++i) {
+    best = std::max(best, 2 * std::pow(side, 3) / seconds_of(device, [&] { at::mm(a, a); }));
+  }
   return best;
 }
 
@@ -169,7 +176,11 @@ double squared_error(const at::Tensor& polar, const at::Tensor& input) {
 }  // namespace
 
 StepResult run_step(const StepOptions& options) {
-  GLUON_CHECK(options.device == "cpu", "bench step: device must be cpu, got '", options.device, "'");
+  GLUON_CHECK(options.device == "cpu" || options.device == "cuda",
+              "bench step: device must be cpu or cuda, got '", options.device, "'");
+  GLUON_CHECK(options.device == "cpu" || torch::cuda::is_available(),
+              "bench step: no CUDA device is available");
+  const at::Device device(options.device);
   GLUON_CHECK(options.repeats >= 1, "bench step: repeats must be >= 1, got ", options.repeats);
   const std::vector<Shape> shapes = model_shapes(options);
   const auto orthogonalizer =
@@ -179,7 +190,7 @@ StepResult run_step(const StepOptions& options) {
 
   const at::NoGradGuard no_grad;
   at::manual_seed(0);
-  const std::vector<Layer> layers = make_random_layers(shapes);
+  const std::vector<Layer> layers = make_random_layers(shapes, device);
   Optimizer ours(layers, presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone}),
                  {.momentum = Momentum::nesterov(kBeta), .orthogonalizer = options.orthogonalizer});
   ReferenceMuon reference(layers);
@@ -193,8 +204,8 @@ StepResult run_step(const StepOptions& options) {
   std::vector<double> our_times;
   std::vector<double> reference_times;
   for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
-    our_times.push_back(seconds_of([&] { ours.step(); }));
-    reference_times.push_back(seconds_of([&] { reference.step(); }));
+    our_times.push_back(seconds_of(device, [&] { ours.step(); }));
+    reference_times.push_back(seconds_of(device, [&] { reference.step(); }));
   }
 
   double our_flops = 0;
@@ -207,7 +218,7 @@ StepResult run_step(const StepOptions& options) {
   double our_error = 0;
   double their_error = 0;
   for (const auto& [shape, sample] : sampler->samples()) {
-    our_error += squared_error(sample.direction.neg(), sample.momentum);
+    our_error += squared_error(sample.direction.to(at::kFloat).neg(), sample.momentum);
     their_error += squared_error(ReferenceMuon::orthogonalize(sample.momentum), sample.momentum);
   }
   const auto count = static_cast<double>(sampler->samples().size());
@@ -220,7 +231,7 @@ StepResult run_step(const StepOptions& options) {
   result.reference = {"newton_schulz:5, one by one", their_time * 1e3, their_flops / their_time * 1e-9,
                       std::sqrt(their_error / count)};
   result.ratio = their_time / our_time;
-  result.bound_milliseconds = our_flops / product_flops_per_second() * 1e3;
+  result.bound_milliseconds = our_flops / product_flops_per_second(device) * 1e3;
   return result;
 }
 

@@ -121,7 +121,7 @@ void add_step(CLI::App& bench) {
   auto options = std::make_shared<StepOptions>();
   auto json = std::make_shared<bool>(false);
   step->add_option("--model", options->model, "gpt124m, gpt1b3 or cnn")->capture_default_str();
-  step->add_option("--device", options->device, "cpu")->capture_default_str();
+  step->add_option("--device", options->device, "cpu or cuda")->capture_default_str();
   step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")
       ->capture_default_str();
   step->add_option("--layers", options->layers, "Only this many blocks of the model (0: all)")

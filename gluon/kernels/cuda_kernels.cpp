@@ -2,7 +2,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <cmath>
+#include <cstring>
 
 #include "gluon/check.h"
 #include "gluon/kernels/cuda/cross_entropy.h"
@@ -41,24 +41,11 @@ __nv_bfloat16* data(const at::Tensor& tensor) {
   return static_cast<__nv_bfloat16*>(static_cast<void*>(tensor.data_ptr<at::BFloat16>()));
 }
 
-// The addresses of the tensors, on the device. Pinned memory from the caching allocator outlives the copy.
-at::Tensor pointers(std::span<const at::Tensor> tensors) {
-  at::Tensor host = at::empty({static_cast<int64_t>(tensors.size())},
-                              at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    host.data_ptr<int64_t>()[i] = reinterpret_cast<int64_t>(tensors[i].data_ptr());
-  }
-  return host.to(tensors[0].device(), /*non_blocking=*/true);
-}
-
 int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
 
-// {beta, 1 - beta} on the device.
-at::Tensor weights_of(double beta, const at::Tensor& momentum) {
-  at::Tensor weights = at::empty({2}, momentum.options());
-  weights[0].fill_(beta);
-  weights[1].fill_(1 - beta);
-  return weights;
+template <typename Pointer>
+Pointer* addresses(const at::Tensor& table) {
+  return reinterpret_cast<Pointer*>(table.data_ptr<int64_t>());
 }
 
 }  // namespace
@@ -69,17 +56,36 @@ bool available(const at::Tensor& tensor) {
   return device->major == 9 && device->minor == 0;
 }
 
-void accumulate_momentum(const at::Tensor& momentum, std::span<const at::Tensor> gradients, double beta) {
+const at::Tensor& PointerTable::of(std::span<const at::Tensor> tensors) {
+  std::vector<const void*> now;
+  now.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) now.push_back(tensor.data_ptr());
+  if (now == host_) return device_;
+  host_ = std::move(now);
+  // Pinned memory from the caching allocator outlives the copy; the old table is freed in the order of the stream.
+  const at::Tensor pinned = at::empty({static_cast<int64_t>(host_.size())},
+                                      at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+  std::memcpy(pinned.data_ptr(), host_.data(), host_.size() * sizeof(void*));
+  device_ = pinned.to(tensors[0].device(), /*non_blocking=*/true);
+  return device_;
+}
+
+const at::Tensor& MomentumWeights::of(double beta, const at::Tensor& like) {
+  if (device_.defined() && beta == beta_) return device_;
+  beta_ = beta;
+  device_ = at::empty({2}, like.options());
+  device_[0].fill_(beta);
+  device_[1].fill_(1 - beta);
+  return device_;
+}
+
+void accumulate_momentum(const at::Tensor& momentum, const at::Tensor& gradients, const at::Tensor& weights) {
   const c10::cuda::CUDAGuard guard(momentum.device());
-  const int64_t count = momentum.size(0);
-  const at::Tensor table = pointers(gradients);
-  const at::Tensor weights = weights_of(beta, momentum);
-  const at::Tensor partials =
-      at::empty({count, cuda::momentum_partials(entries(momentum))}, momentum.options().dtype(at::kDouble));
-  const cuda::MomentumStep step{.count = count,
+  const at::Tensor partials = at::empty({momentum.size(0), cuda::momentum_partials(entries(momentum))},
+                                        momentum.options().dtype(at::kDouble));
+  const cuda::MomentumStep step{.count = momentum.size(0),
                                 .size = entries(momentum),
-                                .gradients = reinterpret_cast<const void* const*>(table.data_ptr<int64_t>()),
-                                .gradient_type = type_of(gradients[0]),
+                                .gradients = addresses<const void* const>(gradients),
                                 .momentum = momentum.data_ptr<float>(),
                                 .weights = weights.data_ptr<float>(),
                                 .partials = partials.data_ptr<double>()};
@@ -118,13 +124,12 @@ at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor
   return row_stride == batch.size(2) ? output : output.narrow(2, 0, batch.size(2)).contiguous();
 }
 
-void update_parameters(std::span<const at::Tensor> parameters, const at::Tensor& directions,
-                       const at::Tensor& radii, double decay) {
+void update_parameters(const at::Tensor& parameters, const at::Tensor& directions, const at::Tensor& radii,
+                       double decay) {
   const c10::cuda::CUDAGuard guard(directions.device());
-  const at::Tensor table = pointers(parameters);
   const cuda::ParameterUpdate update{.count = directions.size(0),
                                      .size = entries(directions),
-                                     .parameters = reinterpret_cast<float* const*>(table.data_ptr<int64_t>()),
+                                     .parameters = addresses<float* const>(parameters),
                                      .directions = directions.data_ptr(),
                                      .direction_type = type_of(directions),
                                      .radii = radii.data_ptr<float>(),
@@ -133,24 +138,18 @@ void update_parameters(std::span<const at::Tensor> parameters, const at::Tensor&
   check(cuda::update_parameters(update, stream()), "update_parameters");
 }
 
-void update_by_sign(std::span<const at::Tensor> parameters, const at::Tensor& momentum,
-                    std::span<const at::Tensor> gradients, double beta, const at::Tensor& radii,
-                    double factor, double decay) {
+void update_by_sign(const at::Tensor& parameters, const at::Tensor& momentum, const at::Tensor& gradients,
+                    const at::Tensor& weights, const at::Tensor& radii, double factor, double decay) {
   const c10::cuda::CUDAGuard guard(momentum.device());
-  const at::Tensor parameter_table = pointers(parameters);
-  const at::Tensor gradient_table = pointers(gradients);
-  const at::Tensor weights = weights_of(beta, momentum);
-  const cuda::SignUpdate update{
-      .count = momentum.size(0),
-      .size = entries(momentum),
-      .gradients = reinterpret_cast<const void* const*>(gradient_table.data_ptr<int64_t>()),
-      .gradient_type = type_of(gradients[0]),
-      .momentum = momentum.data_ptr<float>(),
-      .weights = weights.data_ptr<float>(),
-      .parameters = reinterpret_cast<float* const*>(parameter_table.data_ptr<int64_t>()),
-      .radii = radii.data_ptr<float>(),
-      .direction_factor = static_cast<float>(factor),
-      .decay = static_cast<float>(decay)};
+  const cuda::SignUpdate update{.count = momentum.size(0),
+                                .size = entries(momentum),
+                                .gradients = addresses<const void* const>(gradients),
+                                .momentum = momentum.data_ptr<float>(),
+                                .weights = weights.data_ptr<float>(),
+                                .parameters = addresses<float* const>(parameters),
+                                .radii = radii.data_ptr<float>(),
+                                .direction_factor = static_cast<float>(factor),
+                                .decay = static_cast<float>(decay)};
   check(cuda::update_by_sign(update, stream()), "update_by_sign");
 }
 

@@ -11,12 +11,12 @@ namespace {
 }  // namespace
 
 bool available(const at::Tensor&) { return false; }
-void accumulate_momentum(const at::Tensor&, std::span<const at::Tensor>, double) { refuse(); }
+const at::Tensor& PointerTable::of(std::span<const at::Tensor>) { refuse(); }
+const at::Tensor& MomentumWeights::of(double, const at::Tensor&) { refuse(); }
+void accumulate_momentum(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
-void update_parameters(std::span<const at::Tensor>, const at::Tensor&, const at::Tensor&, double) {
-  refuse();
-}
-void update_by_sign(std::span<const at::Tensor>, const at::Tensor&, std::span<const at::Tensor>, double,
+void update_parameters(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) { refuse(); }
+void update_by_sign(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                     const at::Tensor&, double, double) {
   refuse();
 }

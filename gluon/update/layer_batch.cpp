@@ -73,8 +73,14 @@ void LayerBatch::accumulate_momentum(BatchStep& batch) {
     const MatrixShape& shape = blocks_.front().shape;
     batch.momentum = at::empty({count, shape.rows, shape.cols}, last_radius_.options());
   }
-  if (momentum_.input_is_buffer() && fits_kernels(buffer, batch.gradients)) {
-    kernels::accumulate_momentum(buffer, batch.gradients, momentum_.beta(batch.step));
+  if (momentum_.keeps_buffer() && fits_kernels(buffer, batch.gradients)) {
+    const at::Tensor& weights = weights_.of(momentum_.beta(batch.step), buffer);
+    const at::Tensor& gradients = gradient_tables_[batch.blocks.data()].of(batch.gradients);
+    kernels::accumulate_momentum(buffer, gradients, weights);
+    if (momentum_.input_is_buffer()) return;
+    // Nesterov's input is one more such step, on a copy.
+    batch.momentum.copy_(buffer);
+    kernels::accumulate_momentum(batch.momentum, gradients, weights);
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
@@ -100,12 +106,13 @@ void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
   part(last_radius_, batch.blocks).copy_(batch.radius);
 }
 
-void LayerBatch::move_parameters(const BatchStep& batch) const {
+void LayerBatch::move_parameters(const BatchStep& batch) {
   const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
   std::vector<at::Tensor> parameters;
   for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
   if (fits_kernels(batch.radius, parameters)) {
-    kernels::update_parameters(parameters, batch.direction, batch.radius, decay);
+    kernels::update_parameters(parameter_tables_[batch.blocks.data()].of(parameters), batch.direction,
+                               batch.radius, decay);
     return;
   }
   at::Tensor shrink;
@@ -134,8 +141,9 @@ bool LayerBatch::step_by_sign(BatchStep& batch, double multiplier) {
   batch.momentum = part(buffer_, batch.blocks);
   choose_radius(batch, multiplier);
   const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
-  kernels::update_by_sign(parameters, batch.momentum, batch.gradients, momentum_.beta(batch.step),
-                          batch.radius, -*factor, decay);
+  kernels::update_by_sign(parameter_tables_[batch.blocks.data()].of(parameters), batch.momentum,
+                          gradient_tables_[batch.blocks.data()].of(batch.gradients),
+                          weights_.of(momentum_.beta(batch.step), buffer_), batch.radius, -*factor, decay);
   return true;
 }
 

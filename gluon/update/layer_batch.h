@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gluon/geometry/geometry.h"
+#include "gluon/kernels/kernels.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/update/batch_step.h"
 #include "gluon/update/state.h"
@@ -37,7 +38,7 @@ class LayerBatch {
   BatchStep gather_gradients(std::span<const Block> run, int64_t step) const;
   void accumulate_momentum(BatchStep& batch);
   void choose_radius(BatchStep& batch, double multiplier);
-  void move_parameters(const BatchStep& batch) const;
+  void move_parameters(const BatchStep& batch);
 
   /// All stages at once for norms whose LMO is a sign, where the kernels run: 20 bytes a parameter instead of 40. False,
   /// with nothing done, where it does not fit. What observers want to see is not made.
@@ -59,6 +60,9 @@ class LayerBatch {
   Momentum momentum_;
   at::Tensor buffer_;  // (number of blocks, m, n); undefined when the momentum keeps none
   at::Tensor last_radius_;
+  // What the kernels read, by the first block of a run.
+  std::map<const Block*, kernels::PointerTable> parameter_tables_, gradient_tables_;
+  kernels::MomentumWeights weights_;
 };
 
 }  // namespace gluon

@@ -32,7 +32,7 @@ expect 2 "--frobnicate" bench step --frobnicate
 expect 2 "unknown model 'gpt9'; allowed are gpt124m, gpt1b3, cnn" bench step --model gpt9
 expect 2 "layers must be in 1..12 for gpt124m (0 is all), got 13" bench step --layers 13
 expect 2 "repeats must be >= 1, got 0" bench step --repeats 0
-expect 2 "device must be cpu, got 'tpu'" bench step --device tpu
+expect 2 "device must be cpu or cuda, got 'tpu'" bench step --device tpu
 expect 2 "polar_express" bench step --orthogonalizer householder
 expect 2 "the orthogonalizer must be an iteration, got 'svd'" bench step --orthogonalizer svd
 expect 2 "--threads" bench step --threads 0

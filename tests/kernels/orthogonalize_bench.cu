@@ -1,9 +1,10 @@
-// Times the half precision products beside cuBLASLt's and the orthogonalization of two model's hidden matrices, as a
+// Times the half precision products beside cuBLASLt's and the orthogonalization of two models' hidden matrices, as a
 // program of its own (needs a Hopper GPU).
 //
-//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_bench.cu \
-//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu \
+//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_bench.cu
+//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu
 //        gluon/lmo/orthogonalize/coefficients.cpp -lcublasLt -lcublas -o orthogonalize_bench
+//   ./orthogonalize_bench [models|products]     default: both; about 3 and 15 seconds
 //
 // Medians of CUDA graph replays on random data. TFLOP/s count the full product (2 m n k), also where half is computed.
 // cuBLASLt: the fastest of its eight first suggestions, D = alpha A B + beta C without copies.
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "tests/kernels/orthogonalize_support.cuh"
@@ -41,7 +43,7 @@ __global__ void fill_random(__half* half, float* single, int64_t size, float fac
   }
 }
 
-constexpr int kInner = 8;
+constexpr int kInner = 4;
 
 // Microseconds of one run(); median over `replays` replays of a graph of `inner` runs.
 double time_graph(const std::function<void()>& run, int replays = 15, int inner = kInner) {
@@ -83,7 +85,8 @@ double time_cublaslt(int count, int m, int n, int k, const __half* a, const __ha
     cublasLtMatrixLayout_t result;
     const int64_t stride = int64_t(rows) * columns;
     CUBLAS_OK(cublasLtMatrixLayoutCreate(&result, CUDA_R_16F, columns, rows, columns));
-    CUBLAS_OK(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
+    CUBLAS_OK(
+        cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
     CUBLAS_OK(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
                                                sizeof(stride)));
     return result;
@@ -98,14 +101,15 @@ double time_cublaslt(int count, int m, int n, int k, const __half* a, const __ha
                                                  &workspace_bytes, sizeof(workspace_bytes)));
   cublasLtMatmulHeuristicResult_t found[8];
   int count_found = 0;
-  CUBLAS_OK(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference, 8, found,
-                                           &count_found));
+  CUBLAS_OK(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference,
+                                           8, found, &count_found));
   const float alpha = 0.05f, beta = d == nullptr ? 0.0f : 0.5f;
   double best = INFINITY;
   for (int i = 0; i < count_found; ++i) {
     const auto run = [&] {
-      CUBLAS_OK(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d, layout_c,
-                               c, layout_c, &found[i].algo, workspace.get(), workspace_bytes, stream));
+      CUBLAS_OK(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d,
+                               layout_c, c, layout_c, &found[i].algo, workspace.get(), workspace_bytes,
+                               stream));
     };
     best = std::min(best, time_graph(run, 5));
   }
@@ -126,15 +130,15 @@ void bench_products(int count, int m, int n) {
     return time_graph([&] { CUDA_OK(launch_products(&product, 1, progress.get(), stream)); });
   };
   const auto line = [&](const char* what, double flops, double us, double lt_us) {
-    std::printf("%-16s %3d x %4d x %4d  %9.1f us %5.0f TFLOP/s | cuBLASLt %9.1f us %5.0f | %.2fx\n", what, count, m, n,
-                us, flops / us * 1e-6, lt_us, flops / lt_us * 1e-6, lt_us / us);
+    std::printf("%-16s %3d x %4d x %4d  %9.1f us %5.0f TFLOP/s | cuBLASLt %9.1f us %5.0f | %.2fx\n", what,
+                count, m, n, us, flops / us * 1e-6, lt_us, flops / lt_us * 1e-6, lt_us / us);
   };
   const double small = 2.0 * square * m, large = 2.0 * square * n;
   // The first call leaves R for the next ones.
   const double gram = ours({.kind = ProductKind::kRowGram, .a = xs, .c = rs});
   line("X X^T", large, gram, time_cublaslt(count, m, m, n, x.get(), x.get(), true, nullptr, r.get()));
-  const double step = ours({.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f,
-                            .beta = -1.5f});
+  const double step = ours(
+      {.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f, .beta = -1.5f});
   line("b R + c R R", small, step, time_cublaslt(count, m, m, m, r.get(), r.get(), false, r.get(), p.get()));
   const double left = ours({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
   line("a X + P X", large, left, time_cublaslt(count, m, n, m, p.get(), x.get(), false, x.get(), y.get()));
@@ -148,7 +152,8 @@ void bench_products(int count, int m, int n) {
     return time_graph([&] { CUDA_OK(launch_products(&product, 1, progress.get(), stream)); });
   };
   line("X^T X", large, tall({.kind = ProductKind::kColumnGram, .a = xt, .c = rs}), NAN);
-  line("a X + X P", large, tall({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}), NAN);
+  line("a X + X P", large, tall({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}),
+       NAN);
 }
 
 struct Shape {
@@ -171,8 +176,14 @@ void bench_orthogonalizer(const char* name, const std::vector<Shape>& shapes, Or
     __half* input = halves[halves.size() - 2]->get();
     fill_random<<<1024, 256, 0, stream>>>(half ? input : nullptr, half ? nullptr : floats.back()->get(), size,
                                           1 / std::sqrt(float(std::max(shape.rows, shape.columns))), 7);
-    stacks.push_back({shape.count, shape.rows, shape.columns, half ? static_cast<void*>(input) : floats.back()->get(),
-                      type, shape.columns, matrix, {halves.back()->get(), shape.columns, matrix}});
+    stacks.push_back({shape.count,
+                      shape.rows,
+                      shape.columns,
+                      half ? static_cast<void*>(input) : floats.back()->get(),
+                      type,
+                      shape.columns,
+                      matrix,
+                      {halves.back()->get(), shape.columns, matrix}});
   }
   const int count = int(stacks.size());
   const size_t bytes = orthogonalize_workspace(stacks.data(), count, options);
@@ -188,19 +199,11 @@ void bench_orthogonalizer(const char* name, const std::vector<Shape>& shapes, Or
   }
   std::printf("%-32s %-6s %s  %9.3f ms  %5.0f TFLOP/s (half counted)  workspace %.2f GiB\n", name,
               form == OrthogonalizeOptions::Form::kDirect ? "direct" : "auto",
-              type == ElementType::kFloat16 ? "fp16" : "fp32", us / 1000, flops / us * 1e-6, bytes / 1073741824.0);
+              type == ElementType::kFloat16 ? "fp16" : "fp32", us / 1000, flops / us * 1e-6,
+              bytes / 1073741824.0);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const bool quick = argc > 1;
-  CUDA_OK(cudaStreamCreate(&stream));
-  CUBLAS_OK(cublasLtCreate(&lt));
-  bench_products(48, 768, 768);
-  bench_products(24, 768, 3072);
-  if (!quick) bench_products(96, 2048, 2048);
-  if (!quick) bench_products(48, 2048, 8192);
+void bench_models() {
   using Form = OrthogonalizeOptions::Form;
   const std::vector<Shape> small{{48, 768, 768}, {12, 3072, 768}, {12, 768, 3072}};
   const std::vector<Shape> large{{96, 2048, 2048}, {24, 8192, 2048}, {24, 2048, 8192}};
@@ -212,8 +215,22 @@ int main(int argc, char** argv) {
   bench_orthogonalizer("  12 of 3072 x 768", {small[1]}, Form::kAuto, ElementType::kFloat16);
   bench_orthogonalizer("  12 of 768 x 3072", {small[2]}, Form::kAuto, ElementType::kFloat16);
   bench_orthogonalizer("gpt1b3, 4 steps", large, Form::kAuto, ElementType::kFloat16);
-  if (quick) return 0;
   bench_orthogonalizer("  96 of 2048 x 2048", {large[0]}, Form::kAuto, ElementType::kFloat16);
   bench_orthogonalizer("  24 + 24 of 2048 x 8192", {large[1], large[2]}, Form::kAuto, ElementType::kFloat16);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view part = argc > 1 ? argv[1] : "";
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  CUDA_OK(cudaStreamCreate(&stream));
+  CUBLAS_OK(cublasLtCreate(&lt));
+  if (part != "products") bench_models();
+  if (part == "models") return 0;
+  bench_products(48, 768, 768);
+  bench_products(24, 768, 3072);
+  bench_products(96, 2048, 2048);
+  bench_products(48, 2048, 8192);
   return 0;
 }

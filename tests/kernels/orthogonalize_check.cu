@@ -1,8 +1,8 @@
 // Checks the half precision products and the orthogonalizer against float64, as a program of its own (no test
 // framework, no LibTorch; needs a Hopper GPU). Exit status 1 if anything is off.
 //
-//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_check.cu \
-//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu \
+//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_check.cu
+//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu
 //        gluon/lmo/orthogonalize/coefficients.cpp -lcublas -o orthogonalize_check
 //
 // Products: relative error below 6e-4 (rounding the result to fp16 gives 2.1e-4). Orthogonalizer: close to the same
@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
+#include <memory>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "tests/kernels/orthogonalize_support.cuh"
@@ -38,7 +38,11 @@ struct Stack {
   Buffer<double> dense;
 
   Stack(int count, int m, int n, unsigned seed, bool symmetric, int64_t room = 8)
-      : count(count), m(m), n(n), stride((n + 7) / 8 * 8 + room), half(count * m * stride),
+      : count(count),
+        m(m),
+        n(n),
+        stride((n + 7) / 8 * 8 + room),
+        half(count * m * stride),
         dense(int64_t(count) * m * n) {
     const std::vector<double> values = support::gaussian(int64_t(count) * m * n, seed);
     std::vector<__half> entries(half.size(), __float2half(NAN));
@@ -70,11 +74,14 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   const bool square = kind == ProductKind::kSymmetric;
   const int rows = square || row ? m : column ? n : m, columns = square || row ? m : n;
   const bool symmetric = row || column || square;
-  Stack a = row || column || kind == ProductKind::kRight ? Stack(count, m, n, 1, false) : Stack(count, m, m, 2, true);
-  Stack b = kind == ProductKind::kLeft ? Stack(count, m, n, 3, false)
-            : kind == ProductKind::kRight ? Stack(count, n, n, 4, true) : Stack(1, 8, 8, 5, false);
+  Stack a = row || column || kind == ProductKind::kRight ? Stack(count, m, n, 1, false)
+                                                         : Stack(count, m, m, 2, true);
+  Stack b = kind == ProductKind::kLeft    ? Stack(count, m, n, 3, false)
+            : kind == ProductKind::kRight ? Stack(count, n, n, 4, true)
+                                          : Stack(1, 8, 8, 5, false);
   Stack copy(square ? count : 1, square ? m : 8, square ? m : 8, 2, true);
-  Stack c(count, rows, columns, 6, false), d(count, rows, columns, 7, symmetric), e(count, rows, columns, 8, symmetric);
+  Stack c(count, rows, columns, 6, false), d(count, rows, columns, 7, symmetric),
+      e(count, rows, columns, 8, symmetric);
   Buffer<float> squares(int64_t(count) * product_partials(rows));
   squares.fill(0xff);
 
@@ -104,7 +111,8 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
                     reference.get());
   std::vector<double> expected = reference.download();
   const std::vector<double> d_host = d.dense.download(), e_host = e.dense.download();
-  for (size_t i = 0; i < expected.size(); ++i) expected[i] += product.beta * d_host[i] + product.gamma * e_host[i];
+  for (size_t i = 0; i < expected.size(); ++i)
+    expected[i] += product.beta * d_host[i] + product.gamma * e_host[i];
   const std::vector<double> result = support::gather(first, count, rows, columns, c.stride);
   const double error = support::relative_error(result, expected);
 
@@ -116,7 +124,8 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
     }
   }
   for (int64_t i = 0; symmetric && i < rows; ++i) {
-    for (int64_t j = 0; j < i / 128 * 128; ++j) mirrored &= result[i * columns + j] == result[j * columns + i];
+    for (int64_t j = 0; j < i / 128 * 128; ++j)
+      mirrored &= result[i * columns + j] == result[j * columns + i];
   }
   double square_error = 0;
   if (row || column) {
@@ -129,12 +138,13 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
       square_error = std::max(square_error, std::abs(sum / wanted - 1));
     }
   }
-  std::printf("%-12s %2d x %4d x %4d  addends %d  error %.1e  squares %.0e\n", name_of(kind), count, m, n, addends,
-              error, square_error);
+  std::printf("%-12s %2d x %4d x %4d  addends %d  error %.1e  squares %.0e\n", name_of(kind), count, m, n,
+              addends, error, square_error);
   expect(error < 6e-4, "product is close to float64");
   expect(padding, "nothing is written beside the matrix");
   expect(mirrored, "both triangles hold the same bits");
-  expect(std::memcmp(first.data(), second.data(), first.size() * sizeof(__half)) == 0, "two runs give the same bits");
+  expect(std::memcmp(first.data(), second.data(), first.size() * sizeof(__half)) == 0,
+         "two runs give the same bits");
   expect(!(square_error > 1e-4), "partial sums add up to |C|^2");
 }
 
@@ -144,13 +154,6 @@ std::vector<support::Step> steps_of(const std::vector<Quintic>& rows) {
   return steps;
 }
 
-// |x - y| / sqrt(side) and |x x^T - I| / sqrt(side), root mean square over the stack.
-double distance(const std::vector<double>& x, const std::vector<double>& y, int count, int side) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
-  return std::isnan(sum) ? INFINITY : std::sqrt(sum / (double(count) * side));
-}
-
 double orthogonality_error(const std::vector<double>& x, int count, int m, int n) {
   const bool wide = m <= n;
   const int k = wide ? m : n, l = wide ? n : m;
@@ -158,28 +161,18 @@ double orthogonality_error(const std::vector<double>& x, int count, int m, int n
   support::multiply(handle, count, k, k, l, 1, device.get(), !wide, device.get(), wide, 0, r.get());
   std::vector<double> gram = r.download(), identity(gram.size(), 0.0);
   for (int64_t i = 0; i < int64_t(count) * k; ++i) identity[i * k + i % k] = 1;
-  return distance(gram, identity, count, k);
-}
-
-std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double factor) {
-  const size_t size = x.size() / count;
-  for (int c = 0; c < count; ++c) {
-    double sum = 0;
-    for (size_t i = c * size; i < (c + 1) * size; ++i) sum += x[i] * x[i];
-    for (size_t i = c * size; i < (c + 1) * size; ++i) x[i] *= sum == 0 ? 0 : factor / std::sqrt(sum);
-  }
-  return x;
+  return support::distance(gram, identity, count, k);
 }
 
 std::vector<double> exact_polar(const std::vector<double>& x, int count, int m, int n) {
-  Buffer<double> device(scaled_by_frobenius(x, count, 1 / 1.01));
-  support::iterate(handle, count, m, n,
-                   steps_of(polar_express_coefficients({.steps = 24, .lower = 1e-7})), device);
+  Buffer<double> device(support::scaled_by_frobenius(x, count, 1 / 1.01));
+  support::iterate(handle, count, m, n, steps_of(polar_express_coefficients({.steps = 24, .lower = 1e-7})),
+                   device);
   return device.download();
 }
 
 std::vector<double> bf16_polar_express(const std::vector<double>& x, int count, int m, int n) {
-  const std::vector<double> scaled = scaled_by_frobenius(x, count, 1 / 1.01);
+  const std::vector<double> scaled = support::scaled_by_frobenius(x, count, 1 / 1.01);
   std::vector<__nv_bfloat16> rounded;
   for (const double value : scaled) rounded.push_back(__float2bfloat16(float(value)));
   Buffer<__nv_bfloat16> device(rounded);
@@ -192,7 +185,7 @@ std::vector<double> bf16_polar_express(const std::vector<double>& x, int count, 
 // The same polynomials and start bound in float64.
 std::vector<double> same_polynomials(const std::vector<double>& x, int count, int m, int n,
                                      const std::vector<Quintic>& rows) {
-  std::vector<double> scaled = scaled_by_frobenius(x, count, 1);
+  std::vector<double> scaled = support::scaled_by_frobenius(x, count, 1);
   const bool wide = m <= n;
   const int k = wide ? m : n, l = wide ? n : m;
   Buffer<double> device(scaled), r(int64_t(count) * k * k);
@@ -201,7 +194,8 @@ std::vector<double> same_polynomials(const std::vector<double>& x, int count, in
   const int64_t size = int64_t(m) * n;
   for (int c = 0; c < count; ++c) {
     double sum = 0;
-    for (int64_t i = 0; i < int64_t(k) * k; ++i) sum += gram[c * int64_t(k) * k + i] * gram[c * int64_t(k) * k + i];
+    for (int64_t i = 0; i < int64_t(k) * k; ++i)
+      sum += gram[c * int64_t(k) * k + i] * gram[c * int64_t(k) * k + i];
     const double bound = 1.01 * std::sqrt(std::sqrt(sum));
     for (int64_t i = 0; i < size; ++i) scaled[c * size + i] /= bound == 0 ? 1 : bound;
   }
@@ -221,10 +215,17 @@ Outcome run_ours(const std::vector<double>& x, int count, int m, int n, const st
   Buffer<__half> output(count * m * stride), input(count * m * stride);
   std::vector<float> single(x.begin(), x.end());
   Buffer<float> device(single);
-  OrthogonalizeStack stack{count, m, n, device.get(), ElementType::kFloat32, n, int64_t(m) * n,
+  OrthogonalizeStack stack{count,
+                           m,
+                           n,
+                           device.get(),
+                           ElementType::kFloat32,
+                           n,
+                           int64_t(m) * n,
                            {output.get(), stride, stride * m}};
   if (half_input) {
-    const std::vector<double> scaled = scaled_by_frobenius(x, count, orthogonalize_input_length(m, n));
+    const std::vector<double> scaled =
+        support::scaled_by_frobenius(x, count, orthogonalize_input_length(m, n));
     std::vector<__half> rounded(input.size());
     for (int64_t i = 0; i < int64_t(count) * m; ++i) {
       for (int j = 0; j < n; ++j) rounded[i * stride + j] = __float2half(float(scaled[i * n + j]));
@@ -252,8 +253,8 @@ Outcome run_ours(const std::vector<double>& x, int count, int m, int n, const st
 }
 
 // power: singular values about i^-power; scale multiplies the input.
-void check_orthogonalizer(int count, int m, int n, double power, double scale, OrthogonalizeOptions::Form form,
-                          bool half_input, int steps = 4) {
+void check_orthogonalizer(int count, int m, int n, double power, double scale,
+                          OrthogonalizeOptions::Form form, bool half_input, int steps = 4) {
   std::vector<double> x = support::gaussian(int64_t(count) * m * n, unsigned(m + n));
   for (int64_t i = 0; i < int64_t(count) * m * n; ++i) {
     const int64_t index = m <= n ? i / n % m : i % n;
@@ -263,14 +264,17 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale, O
   const auto rows = polar_express_coefficients({.steps = steps, .lower = steps <= 4 ? 5e-3 : 1e-3});
   const Outcome ours = run_ours(x, count, m, n, rows, form, half_input);
   const std::vector<double> exact = exact_polar(x, count, m, n), bf16 = bf16_polar_express(x, count, m, n);
-  const double rounding = distance(ours.result, same_polynomials(x, count, m, n, rows), count, side);
-  const double ours_polar = distance(ours.result, exact, count, side), bf16_polar = distance(bf16, exact, count, side);
+  const double rounding = support::distance(ours.result, same_polynomials(x, count, m, n, rows), count, side);
+  const double ours_polar = support::distance(ours.result, exact, count, side),
+               bf16_polar = support::distance(bf16, exact, count, side);
   const double ours_orthogonal = orthogonality_error(ours.result, count, m, n);
   const double bf16_orthogonal = orthogonality_error(bf16, count, m, n);
   const bool gram = orthogonalize_in_gram_form(m, n, {.steps = steps, .form = form});
-  std::printf("%2d x %4d x %4d  power %.1f  scale %.0e  %-6s %s %d steps | float64 %.1e | polar %.4f, bf16 %.4f | "
-              "|xx-1| %.4f, bf16 %.4f\n", count, m, n, power, scale, gram ? "gram" : "direct",
-              half_input ? "fp16" : "fp32", steps, rounding, ours_polar, bf16_polar, ours_orthogonal, bf16_orthogonal);
+  std::printf(
+      "%2d x %4d x %4d  power %.1f  scale %.0e  %-6s %s %d steps | float64 %.1e | polar %.4f, bf16 %.4f | "
+      "|xx-1| %.4f, bf16 %.4f\n",
+      count, m, n, power, scale, gram ? "gram" : "direct", half_input ? "fp16" : "fp32", steps, rounding,
+      ours_polar, bf16_polar, ours_orthogonal, bf16_orthogonal);
   expect(ours.repeats, "two runs give the same bits");
   expect(rounding < (!gram ? 2e-3 : steps <= 4 ? 2e-2 : 4e-2), "close to the same polynomials in float64");
   // With as many steps as bf16's the polynomials are the same and only the start differs.
@@ -300,6 +304,56 @@ void check_large() {
   check_orthogonalizer(1, 1024, 4096, 1, 1, Form::kAuto, false);
 }
 
+// Stacks of different shapes in one call, replayed as a graph: the same bits as one call each.
+void check_together() {
+  const int shapes[][3] = {{9, 384, 384}, {4, 640, 136}, {5, 136, 640}, {3, 264, 256}};
+  const auto rows = polar_express_coefficients({.steps = 4, .lower = 5e-3});
+  const OrthogonalizeOptions options{.coefficients = rows.data(), .steps = 4};
+  std::vector<std::unique_ptr<Buffer<float>>> inputs;
+  std::vector<std::unique_ptr<Buffer<__half>>> outputs;
+  std::vector<OrthogonalizeStack> stacks;
+  for (const auto& [count, m, n] : shapes) {
+    const std::vector<double> x = support::gaussian(int64_t(count) * m * n, unsigned(m));
+    inputs.push_back(std::make_unique<Buffer<float>>(std::vector<float>(x.begin(), x.end())));
+    outputs.push_back(std::make_unique<Buffer<__half>>(int64_t(count) * m * n));
+    stacks.push_back({count,
+                      m,
+                      n,
+                      inputs.back()->get(),
+                      ElementType::kFloat32,
+                      n,
+                      int64_t(m) * n,
+                      {outputs.back()->get(), n, int64_t(m) * n}});
+  }
+  const int count = int(stacks.size());
+  Buffer<char> workspace(int64_t(orthogonalize_workspace(stacks.data(), count, options)));
+  std::vector<std::vector<__half>> alone;
+  for (int i = 0; i < count; ++i) {
+    CUDA_OK(orthogonalize(&stacks[i], 1, options, workspace.get(), workspace.size(), nullptr));
+    alone.push_back(outputs[i]->download());
+    outputs[i]->fill(0xff);
+  }
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  CUDA_OK(cudaStreamCreate(&stream));
+  CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  CUDA_OK(orthogonalize(stacks.data(), count, options, workspace.get(), workspace.size(), stream));
+  CUDA_OK(cudaStreamEndCapture(stream, &graph));
+  CUDA_OK(cudaGraphInstantiate(&executable, graph, 0));
+  for (int replay = 0; replay < 20; ++replay) {
+    CUDA_OK(cudaGraphLaunch(executable, stream));
+    bool same = true;
+    for (int i = 0; i < count; ++i) {
+      const std::vector<__half> together = outputs[i]->download();
+      same &= std::memcmp(alone[i].data(), together.data(), together.size() * sizeof(__half)) == 0;
+      outputs[i]->fill(0xff);
+    }
+    expect(same, "stacks together, replayed, give the bits of each alone");
+  }
+  std::printf("several stacks in one captured call checked\n");
+}
+
 void check_zero() {
   const auto rows = polar_express_coefficients({.steps = 4, .lower = 5e-3});
   for (const auto form : {OrthogonalizeOptions::Form::kDirect, OrthogonalizeOptions::Form::kGram}) {
@@ -315,8 +369,14 @@ void check_zero() {
 
 }  // namespace
 
-int main(int argc, char**) {
-  const bool small = argc > 1;  // any argument: small matrices only, for compute-sanitizer
+int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("orthogonalize_check: no CUDA device, nothing was checked\n");
+    return 77;
+  }
+  const bool small = argc > 1 && std::strcmp(argv[1], "small") == 0;  // for compute-sanitizer
   CUBLAS_OK(cublasCreate(&handle));
   using enum ProductKind;
   using Form = OrthogonalizeOptions::Form;
@@ -336,6 +396,7 @@ int main(int argc, char**) {
   check_orthogonalizer(2, 301, 99, 0, 1e30, Form::kDirect, false, 5);
   check_orthogonalizer(2, 64, 216, 0, 1, Form::kAuto, false, 6);
   check_zero();
+  check_together();
   std::printf(failures == 0 ? "all checks passed\n" : "%d checks FAILED\n", failures);
   return failures == 0 ? 0 : 1;
 }

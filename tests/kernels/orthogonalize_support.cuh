@@ -24,13 +24,13 @@
     }                                                                                              \
   } while (false)
 
-#define CUBLAS_OK(call)                                                                  \
-  do {                                                                                   \
-    const cublasStatus_t cublas_ok_status = (call);                                      \
-    if (cublas_ok_status != CUBLAS_STATUS_SUCCESS) {                                     \
-      std::printf("%s:%d %s: %d\n", __FILE__, __LINE__, #call, int(cublas_ok_status));   \
-      std::exit(1);                                                                      \
-    }                                                                                    \
+#define CUBLAS_OK(call)                                                                \
+  do {                                                                                 \
+    const cublasStatus_t cublas_ok_status = (call);                                    \
+    if (cublas_ok_status != CUBLAS_STATUS_SUCCESS) {                                   \
+      std::printf("%s:%d %s: %d\n", __FILE__, __LINE__, #call, int(cublas_ok_status)); \
+      std::exit(1);                                                                    \
+    }                                                                                  \
   } while (false)
 
 namespace support {
@@ -64,20 +64,20 @@ class Buffer {
 
 /// Row-major C (m, n) = alpha op(A) op(B) + beta C, `count` dense matrices, in Real = double or __nv_bfloat16.
 template <typename Real>
-void multiply(cublasHandle_t handle, int count, int m, int n, int k, double alpha, const Real* a, bool transpose_a,
-              const Real* b, bool transpose_b, double beta, Real* c) {
+void multiply(cublasHandle_t handle, int count, int m, int n, int k, double alpha, const Real* a,
+              bool transpose_a, const Real* b, bool transpose_b, double beta, Real* c) {
   const cublasOperation_t op_a = transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t op_b = transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const int lda = transpose_a ? m : k, ldb = transpose_b ? k : n;
   const int64_t size_a = int64_t(m) * k, size_b = int64_t(k) * n, size_c = int64_t(m) * n;
   if constexpr (sizeof(Real) == 8) {
-    CUBLAS_OK(cublasDgemmStridedBatched(handle, op_b, op_a, n, m, k, &alpha, b, ldb, size_b, a, lda, size_a, &beta, c,
-                                        n, size_c, count));
+    CUBLAS_OK(cublasDgemmStridedBatched(handle, op_b, op_a, n, m, k, &alpha, b, ldb, size_b, a, lda, size_a,
+                                        &beta, c, n, size_c, count));
   } else {
     const float alpha_f = float(alpha), beta_f = float(beta);
-    CUBLAS_OK(cublasGemmStridedBatchedEx(handle, op_b, op_a, n, m, k, &alpha_f, b, CUDA_R_16BF, ldb, size_b, a,
-                                         CUDA_R_16BF, lda, size_a, &beta_f, c, CUDA_R_16BF, n, size_c, count,
-                                         CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    CUBLAS_OK(cublasGemmStridedBatchedEx(handle, op_b, op_a, n, m, k, &alpha_f, b, CUDA_R_16BF, ldb, size_b,
+                                         a, CUDA_R_16BF, lda, size_a, &beta_f, c, CUDA_R_16BF, n, size_c,
+                                         count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   }
 }
 
@@ -88,7 +88,8 @@ struct Step {
 /// The quintic iteration as published, X (count, m, n) in place: R = X X^T, Z = b R + c R R, X <- a X + Z X on the
 /// smaller side.
 template <typename Real>
-void iterate(cublasHandle_t handle, int count, int m, int n, const std::vector<Step>& steps, Buffer<Real>& x) {
+void iterate(cublasHandle_t handle, int count, int m, int n, const std::vector<Step>& steps,
+             Buffer<Real>& x) {
   const bool wide = m <= n;
   const int k = wide ? m : n, l = wide ? n : m;
   Buffer<Real> r(int64_t(count) * k * k), z(int64_t(count) * k * k), y(x.size());
@@ -125,13 +126,32 @@ inline double relative_error(const std::vector<double>& x, const std::vector<dou
 }
 
 /// The (count, m, n) entries of a strided half precision stack.
-inline std::vector<double> gather(const std::vector<__half>& stack, int count, int m, int n, int64_t row_stride) {
+inline std::vector<double> gather(const std::vector<__half>& stack, int count, int m, int n,
+                                  int64_t row_stride) {
   std::vector<double> dense;
   dense.reserve(int64_t(count) * m * n);
   for (int64_t i = 0; i < int64_t(count) * m; ++i) {
     for (int j = 0; j < n; ++j) dense.push_back(__half2float(stack[i * row_stride + j]));
   }
   return dense;
+}
+
+/// |x - y| / sqrt(side), root mean square over `count` matrices; NaN counts as infinite.
+inline double distance(const std::vector<double>& x, const std::vector<double>& y, int count, int side) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
+  return std::isnan(sum) ? INFINITY : std::sqrt(sum / (double(count) * side));
+}
+
+/// x with the Frobenius norm of each of its `count` matrices set to `factor`; zero stays zero.
+inline std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double factor) {
+  const size_t size = x.size() / count;
+  for (int c = 0; c < count; ++c) {
+    double sum = 0;
+    for (size_t i = c * size; i < (c + 1) * size; ++i) sum += x[i] * x[i];
+    for (size_t i = c * size; i < (c + 1) * size; ++i) x[i] *= sum == 0 ? 0 : factor / std::sqrt(sum);
+  }
+  return x;
 }
 
 }  // namespace support

@@ -50,7 +50,11 @@ struct StackPlan {
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
-      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
+      : stack_(stack),
+        options_(options),
+        arena_(arena),
+        plan_(plan),
+        side_(std::min(stack.rows, stack.columns)) {}
 
   void run() {
     const bool gram_form = orthogonalize_in_gram_form(stack_.rows, stack_.columns, options_);
@@ -84,10 +88,17 @@ class Planner {
     }
     x_ = multiplications % 2 == 1 ? scratch_ : stack_.output;
     InputConversion& conversion = plan_.conversion;
-    conversion = {stack_.count, stack_.rows, stack_.columns, static_cast<const float*>(stack_.input),
-                  stack_.row_stride, stack_.matrix_stride, x_,
-                  orthogonalize_input_length(stack_.rows, stack_.columns), nullptr};
-    conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
+    conversion = {stack_.count,
+                  stack_.rows,
+                  stack_.columns,
+                  static_cast<const float*>(stack_.input),
+                  stack_.row_stride,
+                  stack_.matrix_stride,
+                  x_,
+                  orthogonalize_input_length(stack_.rows, stack_.columns),
+                  nullptr};
+    conversion.partials =
+        arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
     plan_.convert = true;
   }
 
@@ -275,8 +286,9 @@ size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count
   return valid(stacks, stack_count, options) ? make_plan(stacks, stack_count, options, nullptr).bytes : 0;
 }
 
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
-                          void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,
+                          const OrthogonalizeOptions& options, void* workspace, size_t workspace_bytes,
+                          cudaStream_t stream) {
   if (!valid(stacks, stack_count, options) || workspace == nullptr) return cudaErrorInvalidValue;
   const Plan plan = make_plan(stacks, stack_count, options, workspace);
   if (workspace_bytes < plan.bytes) return cudaErrorInvalidValue;

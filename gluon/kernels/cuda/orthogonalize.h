@@ -30,9 +30,9 @@ struct OrthogonalizeStack {
   int count = 0;              // matrices
   int rows = 0, columns = 0;  // of each
   const void* input = nullptr;
-  ElementType input_type = ElementType::kFloat16;    // or kFloat32
-  int64_t row_stride = 0, matrix_stride = 0;         // of the input, in entries; kFloat16: rules of HalfStack
-  HalfStack output;                                  // (count, rows, columns); may not overlap the input
+  ElementType input_type = ElementType::kFloat16;  // or kFloat32
+  int64_t row_stride = 0, matrix_stride = 0;       // of the input, in entries; kFloat16: rules of HalfStack
+  HalfStack output;                                // (count, rows, columns); may not overlap the input
 };
 
 struct OrthogonalizeOptions {
@@ -53,12 +53,14 @@ float orthogonalize_input_length(int rows, int columns);
 bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options);
 
 /// Bytes of workspace; 0 for invalid arguments. Depends on shapes, types and options alone.
-size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options);
+size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
+                               const OrthogonalizeOptions& options);
 
 /// Writes the polar factors. `workspace`: device memory, address divisible by 256. cudaErrorInvalidValue for missing
 /// pointers, misaligned strides, empty shapes, no coefficients and a workspace that is too small;
 /// cudaErrorNotSupported before compute capability 9.0.
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
-                          void* workspace, size_t workspace_bytes, cudaStream_t stream);
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,
+                          const OrthogonalizeOptions& options, void* workspace, size_t workspace_bytes,
+                          cudaStream_t stream);
 
 }  // namespace gluon::cuda

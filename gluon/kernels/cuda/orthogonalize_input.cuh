@@ -38,7 +38,8 @@ inline int input_partials(const InputConversion& conversion) {
 
 // Calls visit(row, column, width) for the block's rows; width is 4 where `vector`, else 1.
 template <typename Visit>
-__device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector, Visit visit) {
+__device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector,
+                                  Visit visit) {
   const int first = blockIdx.x * block_rows;
   const int rows = min(block_rows, conversion.rows - first);
   const int width = vector ? 4 : 1, per_row = conversion.columns / width;
@@ -48,8 +49,8 @@ __device__ inline void visit_rows(const InputConversion& conversion, int block_r
   }
 }
 
-__global__ void __launch_bounds__(kInputThreads) sum_input_squares(InputConversion conversion, int block_rows,
-                                                                   bool vector) {
+__global__ void __launch_bounds__(kInputThreads)
+    sum_input_squares(InputConversion conversion, int block_rows, bool vector) {
   const float* input = conversion.input + blockIdx.y * conversion.matrix_stride;
   double sum = 0;
   visit_rows(conversion, block_rows, vector, [&](int row, int column) {
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(kInputThreads) sum_input_squares(InputConversi
   if (threadIdx.x == 0) conversion.partials[static_cast<int64_t>(blockIdx.y) * gridDim.x + blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kInputThreads) scale_input(InputConversion conversion, int block_rows,
-                                                             bool vector) {
+__global__ void __launch_bounds__(kInputThreads)
+    scale_input(InputConversion conversion, int block_rows, bool vector) {
   double sum = 0;
   for (int i = threadIdx.x; i < gridDim.x; i += kInputThreads) {
     sum += conversion.partials[static_cast<int64_t>(blockIdx.y) * gridDim.x + i];
@@ -81,8 +82,10 @@ __global__ void __launch_bounds__(kInputThreads) scale_input(InputConversion con
     __half* target = output + row * conversion.output.row_stride + column;
     if (vector) {
       const float4 x = *reinterpret_cast<const float4*>(entry);
-      const __half2 low = __floats2half2_rn(static_cast<float>(x.x * factor), static_cast<float>(x.y * factor));
-      const __half2 high = __floats2half2_rn(static_cast<float>(x.z * factor), static_cast<float>(x.w * factor));
+      const __half2 low =
+          __floats2half2_rn(static_cast<float>(x.x * factor), static_cast<float>(x.y * factor));
+      const __half2 high =
+          __floats2half2_rn(static_cast<float>(x.z * factor), static_cast<float>(x.w * factor));
       *reinterpret_cast<__half2*>(target) = low;
       *reinterpret_cast<__half2*>(target + 2) = high;
     } else {

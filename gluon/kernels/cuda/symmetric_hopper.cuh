@@ -32,7 +32,8 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
 
 /// Arrives, and announces `bytes` that copies will bring.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
 }
 
 /// Waits for the end of the phase with this parity.
@@ -83,10 +84,11 @@ __device__ __forceinline__ void warpgroup_barrier(int id) {
 // ---- tensor copies
 
 /// Loads the map's box at (x, y, z); what lies outside the tensor is zero.
-__device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x, int y,
-                                         int z) {
+__device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x,
+                                         int y, int z) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+      "%5}], "
       "[%2];" ::"r"(target),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
@@ -133,8 +135,8 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
 
 /// As store_matrices, each matrix transposed.
 __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
 
@@ -180,7 +182,9 @@ __device__ __forceinline__ void fewer_registers() {
 
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void products_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
 
 template <int kPending>
 __device__ __forceinline__ void products_wait() {

@@ -20,8 +20,8 @@ using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 EncodeTensorMap find_encode_tensor_map() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
-                                                             cudaEnableDefault, &found);
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
              ? reinterpret_cast<EncodeTensorMap>(function)
              : nullptr;
@@ -46,10 +46,9 @@ cudaError_t make_map(const HalfStack& stack, int count, int rows, int columns, C
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(2 * stack.row_stride),
                                 static_cast<cuuint64_t>(2 * matrix_stride)};
   const cuuint32_t box[] = {64, 64, 1}, steps[] = {1, 1, 1};
-  const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, stack.data, sizes, strides, box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, stack.data, sizes, strides, box,
+                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -209,7 +208,8 @@ cudaError_t launch_products(const Product* products, int product_count, int* pro
   int device = 0, major = 0, processors = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
   if (major != 9) return cudaErrorNotSupported;
 
@@ -228,7 +228,8 @@ cudaError_t launch_products(const Product* products, int product_count, int* pro
   if (error != cudaSuccess) return error;
   error = cudaMemsetAsync(progress, 0, sizeof(int) * product_progress(products, product_count), stream);
   if (error != cudaSuccess) return error;
-  tiles::multiply_tiles<<<std::min(launch.tiles, processors), tiles::kThreads, tiles::kSharedBytes, stream>>>(launch);
+  tiles::multiply_tiles<<<std::min(launch.tiles, processors), tiles::kThreads, tiles::kSharedBytes, stream>>>(
+      launch);
   return cudaGetLastError();
 }
 

@@ -41,14 +41,14 @@ enum class ProductKind { kRowGram, kColumnGram, kSymmetric, kLeft, kRight };
 
 struct Product {
   ProductKind kind = ProductKind::kRowGram;
-  int count = 0;             // matrices
+  int count = 0;              // matrices
   int rows = 0, columns = 0;  // m, n of the table above; n is unused by kSymmetric
   HalfStack a, b, c;          // b is unused by the Gram kinds; c may not overlap an input
   HalfStack d, e;             // no addend where data is null; e only beside d
   float alpha = 1, beta = 0, gamma = 0;
   int chain = 0;  // all products of a chain have the same count
 
-  float* squares = nullptr;      // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
+  float* squares = nullptr;  // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
   const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
   int bound_side = 0;
   float safety = 1;

@@ -1,0 +1,125 @@
+#include "lab/models/fused.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/cuda.h>
+
+#include "gluon/update/optimizer.h"
+#include "gluon/update/presets.h"
+#include "lab/models/nanogpt.h"
+
+namespace gluon::lab {
+namespace {
+
+constexpr NanoGptOptions kSmall{.vocabulary = 512, .context = 64, .layers = 3, .width = 128, .heads = 2};
+
+class Fused : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!torch::cuda::is_available() || !kernels::available(at::empty({1}, at::kCUDA))) {
+      GTEST_SKIP() << "needs a Hopper GPU and a build with the CUDA kernels";
+    }
+  }
+};
+
+Batch random_batch(int64_t size, uint64_t seed) {
+  const at::Generator random = at::detail::createCPUGenerator(seed);
+  const at::Tensor text = at::randint(0, kSmall.vocabulary, {size, kSmall.context + 1}, random, at::kLong);
+  return {text.narrow(1, 0, kSmall.context).contiguous(), text.narrow(1, 1, kSmall.context).contiguous()};
+}
+
+Batch to(const Batch& batch, const at::Device& device) {
+  return {batch.inputs.to(device), batch.targets.to(device)};
+}
+
+// Projections that start at zero would hide the blocks.
+void fill_projections(NanoGpt& model) {
+  const at::NoGradGuard no_grad;
+  const at::Generator random = at::detail::createCPUGenerator(7);
+  for (const auto& entry : model.named_parameters()) {
+    if (entry.key().find("c_proj") == std::string::npos) continue;
+    at::Tensor parameter = entry.value();
+    parameter.copy_(at::randn(parameter.sizes(), random) * 0.1);
+  }
+}
+
+// bfloat16 has 8 bits: products of a few layers agree to a few of its roundings (2^-8 = 0.004 each).
+TEST_F(Fused, LossAndGradientsAgreeWithFloat64) {
+  auto exact = std::make_shared<NanoGpt>(kSmall);
+  auto fused = std::make_shared<NanoGpt>(kSmall);
+  fill_projections(*exact);
+  fill_projections(*fused);
+  exact->to(at::kDouble);
+  fused->to(at::Device(at::kCUDA));
+  ASSERT_TRUE(fused->set_compute_type(at::kBFloat16));
+  const Batch batch = random_batch(4, 1);
+  const at::Tensor expected = exact->loss(batch, 0);
+  const at::Tensor loss = fused->loss(to(batch, at::Device(at::kCUDA)), 0);
+  expected.backward();
+  (loss / 2).backward();  // as with two batches a step
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
+  const auto parameters = fused->named_parameters();
+  for (const auto& entry : exact->named_parameters()) {
+    const at::Tensor right = entry.value().grad();
+    const at::Tensor ours = 2 * parameters[entry.key()].grad().to(at::kCPU, at::kDouble);
+    EXPECT_EQ(parameters[entry.key()].grad().scalar_type(), at::kFloat);
+    EXPECT_LT(((ours - right).norm() / right.norm()).item<double>(), 0.04) << entry.key();
+  }
+}
+
+TEST_F(Fused, EvaluatingGivesTheSameLoss) {
+  auto model = std::make_shared<NanoGpt>(kSmall);
+  fill_projections(*model);
+  model->to(at::Device(at::kCUDA));
+  ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
+  const Batch batch = to(random_batch(4, 2), at::Device(at::kCUDA));
+  const double trained = model->loss(batch, 0).item<double>();
+  const at::NoGradGuard no_grad;
+  EXPECT_EQ(model->loss(batch, 0).item<double>(), trained);
+}
+
+// The next token is a function of this one, up to 16 choices: a loss of log 16 = 2.77 is the best there is.
+Batch markov_batch(int64_t size, uint64_t seed) {
+  const at::Generator random = at::detail::createCPUGenerator(seed);
+  std::vector<at::Tensor> tokens{at::randint(0, kSmall.vocabulary, {size}, random, at::kLong)};
+  for (int64_t t = 0; t < kSmall.context; ++t) {
+    tokens.push_back((5 * tokens.back() + at::randint(0, 16, {size}, random, at::kLong)) % kSmall.vocabulary);
+  }
+  const at::Tensor text = at::stack(tokens, 1);
+  return {text.narrow(1, 0, kSmall.context).contiguous(), text.narrow(1, 1, kSmall.context).contiguous()};
+}
+
+// The losses of 200 steps stay within 10 % of float32 on the CPU, and within 2 % on average; measured on an H200: 5.2
+// and 0.9 %, most of it where the curve is steepest.
+TEST_F(Fused, TwoHundredStepsFollowTheFloat32Curve) {
+  auto reference = std::make_shared<NanoGpt>(kSmall);
+  auto fused = std::make_shared<NanoGpt>(kSmall);
+  fused->to(at::Device(at::kCUDA));
+  ASSERT_TRUE(fused->set_compute_type(at::kBFloat16));
+  Optimizer slow(reference->layers(), presets::unscion());
+  Optimizer fast(fused->layers(), presets::unscion());
+  double mean = 0;
+  double worst = 0;
+  double last = 0;
+  for (uint64_t step = 0; step < 200; ++step) {
+    const Batch batch = markov_batch(8, step);
+    slow.zero_grad();
+    fast.zero_grad();
+    const at::Tensor expected = reference->loss(batch, 0);
+    const at::Tensor loss = fused->loss(to(batch, at::Device(at::kCUDA)), 0);
+    expected.backward();
+    loss.backward();
+    slow.step();
+    fast.step();
+    last = expected.item<double>();
+    const double difference = std::abs(loss.item<double>() / last - 1);
+    mean += difference / 200;
+    worst = std::max(worst, difference);
+  }
+  EXPECT_LT(last, 4.5);  // it has learned something
+  EXPECT_LT(mean, 0.02);
+  EXPECT_LT(worst, 0.1);
+}
+
+}  // namespace
+}  // namespace gluon::lab
