@@ -1,10 +1,10 @@
 // Radii from fits: how far theorem 1 would move each group of layers.
 //
-//   t = |g|* / (L0 + L1 |g|*)                                             (paper: theorem 1, and section "Experiments")
+//   t = |g|* / (L0 + L1 |g|*)                                        (paper: theorem 1 and the experiments)
 //
 // (1 / L1 where L0 = 0). A group is the layers of one role, which share a radius; its numbers are medians over its
-// layers, and |g|* of a layer is the median over the samples that were fitted. What the answer is worth depends on the samples: with `consecutive` ones it
-// is about 0.7 of the radius that was used, whatever that was (docs/tuning.md).
+// layers, and |g|* of a layer is the median over the samples that were fitted. What the answer is worth depends on the
+// samples: with `consecutive` ones it is about 0.7 of the radius that was used, whatever that was (docs/tuning.md).
 
 #pragma once
 

@@ -1,10 +1,6 @@
 // Checks the half precision products and the orthogonalizer against float64, as a program of its own (no test
 // framework, no LibTorch; needs a Hopper GPU). Exit status 1 if anything is off.
 //
-//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_check.cu
-//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu
-//        gluon/lmo/orthogonalize/coefficients.cpp -lcublas -o orthogonalize_check
-//
 // Products: relative error below 6e-4 (rounding the result to fp16 gives 2.1e-4). Orthogonalizer: close to the same
 // polynomials in float64, and no farther from the exact polar factor than five steps of Polar Express in bf16.
 
