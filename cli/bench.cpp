@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/fit.h"
 #include "benchmarks/smoothness.h"
 #include "benchmarks/step.h"
 #include "benchmarks/train.h"
@@ -159,17 +160,47 @@ void add_smoothness(CLI::App& bench) {
       [config, windows, json] { print(*json, *config, benchmarks::run_smoothness(*config, *windows)); });
 }
 
+void add_fit_bench(CLI::App& bench) {
+  CLI::App* fit = bench.add_subcommand("fit", "The fit of many samples, beside one pass over them");
+  auto samples = std::make_shared<int64_t>(10'000'000);
+  auto repeats = std::make_shared<int64_t>(5);
+  auto json = std::make_shared<bool>(false);
+  fit->add_option("--samples", *samples, "How many")->capture_default_str();
+  fit->add_option("--repeats", *repeats, "Timed fits; the median counts")->capture_default_str();
+  fit->add_flag("--json", *json, "Print JSON");
+  fit->callback([samples, repeats, json] {
+    const benchmarks::FitResult result = benchmarks::run_fit(*samples, *repeats);
+    const double ratio = result.milliseconds / result.pass_milliseconds;
+    if (*json) {
+      const nlohmann::json text = {{"benchmark", "fit"},
+                                   {"samples", *samples},
+                                   {"ms", result.milliseconds},
+                                   {"pass_ms", result.pass_milliseconds},
+                                   {"ratio", ratio},
+                                   {"L0", result.fit.l0},
+                                   {"L1", result.fit.l1}};
+      std::cout << text.dump(2) << '\n';
+      return;
+    }
+    std::cout << "fit of " << *samples << " samples, lambda 5, one thread\n\n"
+              << std::fixed << std::setprecision(1) << "fit         " << result.milliseconds << " ms\n"
+              << "one pass    " << result.pass_milliseconds << " ms (the bound)\n"
+              << "ratio       " << ratio << '\n';
+  });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Time ours beside a reference in the same run");
   bench->callback([bench] {
     if (bench->get_subcommands().empty())
-      throw InputError("bench: name what to measure: step, train or smoothness");
+      throw InputError("bench: name what to measure: step, train, smoothness or fit");
   });
   add_step(*bench);
   add_train_steps(*bench);
   add_smoothness(*bench);
+  add_fit_bench(*bench);
 }
 
 }  // namespace gluon::cli

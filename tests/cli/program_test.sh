@@ -26,7 +26,7 @@ expect() {
 expect 0 "bench" --help
 expect 0 "0." --version
 expect 0 "Usage: gluon"
-expect 2 "bench: name what to measure: step, train or smoothness" bench
+expect 2 "bench: name what to measure: step, train, smoothness or fit" bench
 expect 2 "frobnicate" frobnicate
 expect 2 "--frobnicate" bench step --frobnicate
 expect 2 "unknown model 'gpt9'; allowed are gpt124m, gpt1b3, cnn" bench step --model gpt9
@@ -91,6 +91,8 @@ expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothne
 cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
 expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))"
 expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
+expect 0 "one pass" bench fit --samples 1000 --repeats 1
+expect 2 "samples must be >= 2, got 1" bench fit --samples 1
 expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
 
 # Foreign and damaged data.
