@@ -26,6 +26,11 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+void check_device(const TrainConfig& config) {
+  GLUON_CHECK(config.device != "cuda" || torch::cuda::is_available(),
+              "--device cuda: no CUDA device is available, or this LibTorch was built without CUDA");
+}
+
 OptimizerOptions optimizer_options(const TrainConfig& config) {
   OptimizerOptions options;
   if (!config.momentum.empty()) options.momentum = make_momentum(config.momentum);
@@ -70,7 +75,7 @@ double estimate_left(double seconds, int64_t taken, int64_t left) {
 }  // namespace
 
 Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset)
-    : config_((config.validate(), std::move(config))),
+    : config_((config.validate(), check_device(config), std::move(config))),
       model_((model->to(torch::Device(config_.device)), std::move(model))),
       dataset_(std::move(dataset)),
       optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_)) {

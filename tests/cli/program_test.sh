@@ -46,6 +46,12 @@ expect 2 "data: name what to do: tokenize or inspect" data
 expect 2 "cannot open file" data inspect "$work/missing"
 expect 2 "no file matches" train --data "$work/missing.txt"
 expect 2 "--steps must be >= 1, got 0" train --steps 0
+if ! command -v nvidia-smi >/dev/null; then
+  expect 2 "--device cuda: no CUDA device is available" train --device cuda
+  expect 2 "--device cuda: no CUDA device is available" bench train --device cuda
+  expect 2 "bench step: no CUDA device is available" bench step --device cuda
+  expect 2 "--precision bfloat16 needs" train --precision bfloat16
+fi
 expect 2 "heads" train --layers 1 --width 30 --heads 4
 expect 2 "unknown name 'lion'; allowed are muon" train --preset lion
 expect 2 "unknown radius 'hiden'" train --radius hiden=1
