@@ -10,7 +10,17 @@ endif()
 
 # Kernels for Hopper: built where nvcc 12.3 or later is; without it the library says that it has none.
 find_program(GLUON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+set(GLUON_KERNELS OFF)
 if(GLUON_NVCC AND NOT GLUON_SANITIZE)
+  execute_process(COMMAND ${GLUON_NVCC} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_says}")
+  if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.3)
+    set(GLUON_KERNELS ON)
+  else()
+    message(STATUS "No CUDA kernels: ${GLUON_NVCC} is '${nvcc_release}', they need 12.3 or later")
+  endif()
+endif()
+if(GLUON_KERNELS)
   set(CMAKE_CUDA_COMPILER ${GLUON_NVCC} CACHE FILEPATH "nvcc")
   set(CMAKE_CUDA_ARCHITECTURES 90a)
   set(TORCH_CUDA_ARCH_LIST 9.0a)  # LibTorch's own CMake files would add every architecture it was built for
