@@ -3,7 +3,7 @@ PRESET ?= cpu
 BUILD_DIR = $(if $(filter cpu cuda,$(PRESET)),build,build-$(patsubst cpu-%,%,$(PRESET)))
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup build demo test bench bench-eager format clean
+.PHONY: help setup configure build demo test bench bench-eager format clean
 
 help:
 	@echo "make build | demo | test | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
@@ -12,14 +12,18 @@ setup:
 	@scripts/setup.sh
 
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
-build: setup
+configure: setup
 	@if [ -f $(BUILD_DIR)/preset ] && [ "$$(cat $(BUILD_DIR)/preset)" != $(PRESET) ]; then \
 	  echo "make: $(BUILD_DIR) was for $$(cat $(BUILD_DIR)/preset), starting anew"; rm -rf $(BUILD_DIR); fi
 	@mkdir -p $(BUILD_DIR) && echo $(PRESET) > $(BUILD_DIR)/preset
 	@cmake --preset $(PRESET) --log-level=WARNING
+
+build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
-demo: build
+# Only what it runs: the tests take most of a whole build.
+demo: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target quickstart gluon_program
 	@$(BUILD_DIR)/examples/quickstart
 	@$(BUILD_DIR)/gluon train --steps 400 --sample 300
 
