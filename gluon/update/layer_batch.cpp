@@ -21,6 +21,9 @@ at::TensorOptions stack_options(const at::Tensor& parameter) {
   return parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type()));
 }
 
+// X <- (1 - decay t) X + ...: weight decay, or what keeps X in its ball.
+double decay_of(const Rule& rule) { return rule.ball ? 1 / *rule.ball : rule.weight_decay; }
+
 // Whether the kernels can take the tensors beside float32 `state` on their device.
 bool fits_kernels(const at::Tensor& state, std::span<const at::Tensor> tensors) {
   if (!kernels::available(state) || state.scalar_type() != at::kFloat) return false;
@@ -107,7 +110,7 @@ void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
 }
 
 void LayerBatch::move_parameters(const BatchStep& batch) {
-  const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
+  const double decay = decay_of(rule_);
   std::vector<at::Tensor> parameters;
   for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
   if (fits_kernels(batch.radius, parameters)) {
@@ -115,12 +118,14 @@ void LayerBatch::move_parameters(const BatchStep& batch) {
                                batch.radius, decay);
     return;
   }
+  // A half precision direction is the kernels' own; half precision parameters are moved in the radius's type, too.
+  const at::Tensor directions = batch.direction.to(batch.radius.scalar_type());
   at::Tensor shrink;
   if (decay > 0) shrink = 1 - batch.radius * decay;
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     at::Tensor parameter = parameters[i];
-    const at::Tensor direction = slot(batch.direction, index, parameter.sizes());
+    const at::Tensor direction = slot(directions, index, parameter.sizes());
     if (parameter.scalar_type() != direction.scalar_type()) {
       // In half precision the shrinkage alone would round away; both parts together are rounded once.
       const at::Tensor wide = parameter.to(direction.scalar_type());
@@ -140,7 +145,7 @@ bool LayerBatch::step_by_sign(BatchStep& batch, double multiplier) {
   if (!fits_kernels(buffer_, parameters) || !fits_kernels(buffer_, batch.gradients)) return false;
   batch.momentum = part(buffer_, batch.blocks);
   choose_radius(batch, multiplier);
-  const double decay = rule_.ball ? 1 / *rule_.ball : rule_.weight_decay;
+  const double decay = decay_of(rule_);
   kernels::update_by_sign(parameter_tables_[batch.blocks.data()].of(parameters), batch.momentum,
                           gradient_tables_[batch.blocks.data()].of(batch.gradients),
                           weights_.of(momentum_.beta(batch.step), buffer_), batch.radius, -*factor, decay);

@@ -84,8 +84,11 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
               " training examples, got ", config_.batch);
   half_ = config_.precision != "float32" && config_.device == "cuda" &&
           model_->set_compute_type(torch::kBFloat16);
-  GLUON_CHECK(half_ || config_.precision != "bfloat16", "--precision bfloat16 needs ", config_.model,
-              " as a language model, a Hopper GPU and a build with the CUDA kernels");
+  GLUON_CHECK(half_ || config_.precision != "bfloat16",
+              "--precision bfloat16 needs a language model on --device cuda, a Hopper GPU and a build with "
+              "the CUDA kernels, "
+              "got --model ",
+              config_.model, " --device ", config_.device);
   if (config_.smoothness_every == 0) return;
   recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
                                          RecorderOptions{.every = config_.smoothness_every,
