@@ -8,13 +8,16 @@
 #include <cstring>
 
 #include "gluon/check.h"
+#include "gluon/lmo/largest_singular_value.h"
 
 namespace gluon {
 namespace {
 
+bool needs_gradient(const at::Tensor& x) { return at::GradMode::is_enabled() && x.requires_grad(); }
+
 // (b, min(m, n)). On the CPU one matrix per thread: LAPACK gains nothing from threads at the sizes of layers.
 at::Tensor singular_values(const at::Tensor& x) {
-  if (!x.is_cpu() || (at::GradMode::is_enabled() && x.requires_grad())) return at::linalg_svdvals(x);
+  if (!x.is_cpu() || needs_gradient(x)) return at::linalg_svdvals(x);
   const at::Tensor values = at::empty({x.size(0), std::min(x.size(1), x.size(2))}, x.options());
   const int64_t bytes = values.size(1) * static_cast<int64_t>(values.element_size());
   char* const out = static_cast<char*>(values.data_ptr());
@@ -40,7 +43,9 @@ std::string SpectralNorm::name() const {
   return inner == kDefaultOrthogonalizer ? "spectral" : join("spectral(", inner, ")");
 }
 
-at::Tensor SpectralNorm::compute_norm(const at::Tensor& x) const { return singular_values(x).amax(-1); }
+at::Tensor SpectralNorm::compute_norm(const at::Tensor& x) const {
+  return x.is_cuda() && !needs_gradient(x) ? largest_singular_values(x) : singular_values(x).amax(-1);
+}
 
 at::Tensor SpectralNorm::compute_dual_norm(const at::Tensor& g) const { return singular_values(g).sum(-1); }
 

@@ -16,6 +16,8 @@ namespace gluon {
 namespace {
 
 constexpr const char* kExact = "exact";
+constexpr const char* kAuto = "auto";
+constexpr const char* kAutoOnGpu = "polar_express:8";
 constexpr const char* kSvd = "svd";
 
 // Block `index` of a stack, shaped as the block's part of its parameter.
@@ -25,6 +27,8 @@ at::Tensor slot(const at::Tensor& stack, std::size_t index, const at::Tensor& li
 
 // <a, b> of each matrix, (c, m, n) -> (c).
 at::Tensor inner_products(const at::Tensor& a, const at::Tensor& b) {
+  // On a GPU a product of one row with one column has no fast kernel.
+  if (a.is_cuda()) return a.mul(b).sum({1, 2});
   const int64_t c = a.size(0);
   return at::bmm(a.reshape({c, 1, -1}), b.reshape({c, -1, 1})).flatten();
 }
@@ -45,7 +49,7 @@ void RecorderOptions::validate() const {
   GLUON_CHECK(every >= 1, "Recorder: every must be >= 1, got ", every);
   GLUON_CHECK(estimator != Estimator::kUnknown,
               "Recorder: the estimator must be consecutive, full or same_batch, got unknown");
-  if (dual != kExact) (void)make_orthogonalizer(dual);
+  if (dual != kExact && dual != kAuto) (void)make_orthogonalizer(dual);
 }
 
 Geometry measuring_geometry(const Geometry& geometry) {
@@ -64,7 +68,6 @@ Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, Reco
     : options_(std::move(options)) {
   options_.validate();
   samples_.estimator = options_.estimator;
-  const bool exact = options_.dual == kExact;
   const std::vector<std::size_t> assignment = geometry.assign(layers);
   using Key = std::tuple<int64_t, int64_t, std::string, at::ScalarType, std::string>;
   std::map<Key, std::size_t> known;
@@ -73,16 +76,15 @@ Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, Reco
     const Rule& rule = geometry.rules()[assignment[i]];
     GLUON_CHECK(!rule.norm.is_adamw(), "Recorder: layer '", layer.name,
                 "' has no norm, its rule leaves it to AdamW; give a geometry that measures it");
+    const bool on_gpu = layer.parameter.is_cuda();
+    const std::string dual = options_.dual != kAuto ? options_.dual : on_gpu ? kAutoOnGpu : kExact;
     for (Block& block : split_blocks(layer, rule.split)) {
       // An LMO with the orthogonalizer asked for stands in for the dual where the norm takes one from outside.
       const NormPtr plain = rule.norm.resolve(block.shape, kDefaultOrthogonalizer);
-      const bool by_lmo = !exact && rule.norm.resolve(block.shape, kSvd)->name() != plain->name();
-      const NormPtr norm = by_lmo ? rule.norm.resolve(block.shape, options_.dual) : plain;
-      samples_.layers.push_back({block.name,
-                                 std::string(role_name(layer.role)),
-                                 plain->name(),
-                                 by_lmo ? options_.dual : kExact,
-                                 {}});
+      const bool by_lmo = dual != kExact && rule.norm.resolve(block.shape, kSvd)->name() != plain->name();
+      const NormPtr norm = by_lmo ? rule.norm.resolve(block.shape, dual) : plain;
+      samples_.layers.push_back(
+          {block.name, std::string(role_name(layer.role)), plain->name(), by_lmo ? dual : kExact, {}});
       const Key key{block.shape.rows, block.shape.cols, norm->name(), layer.parameter.scalar_type(),
                     layer.parameter.device().str()};
       const auto [entry, fresh] = known.emplace(key, groups_.size());
@@ -146,11 +148,14 @@ void Recorder::after_step(const BatchStep& batch) {
 }
 
 void Recorder::finish_pair(int64_t step) {
-  for (Group& group : groups_) finish_group(group, step);
+  // All groups before the first transfer: a GPU computes one while the next is launched.
+  std::vector<Measured> measured;
+  for (Group& group : groups_) measured.push_back(measure(group));
+  for (std::size_t i = 0; i < groups_.size(); ++i) append_samples(groups_[i], measured[i], step);
   open_ = false;
 }
 
-void Recorder::finish_group(Group& group, int64_t step) {
+Recorder::Measured Recorder::measure(Group& group) {
   const at::Tensor displaced = std::exchange(group.parameters, {}).neg_();
   for (std::size_t i = 0; i < group.blocks.size(); ++i) {
     const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
@@ -163,16 +168,20 @@ void Recorder::finish_group(Group& group, int64_t step) {
   const auto [latest, still_present] = group.gather_gradients();
   change = change.neg_().add_(latest);
   const at::Tensor momentum = group.dual_norm(std::exchange(group.momentum, {}));
-  // One transfer for all.
-  const std::vector<double> values =
-      to_host(at::cat({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
-                       std::exchange(group.radius, {})}));
+  for (std::size_t i = 0; i < present.size(); ++i) present[i] = present[i] && still_present[i];
+  return {at::cat({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
+                   std::exchange(group.radius, {})}),
+          present};
+}
+
+void Recorder::append_samples(const Group& group, const Measured& measured, int64_t step) {
+  const std::vector<double> values = to_host(measured.values);
   const std::size_t count = group.blocks.size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto value = [&](std::size_t row) { return values[row * count + i]; };
     const double smoothness = value(0) / value(1);
     // A layer without a gradient, or one that did not move, has no smoothness there.
-    if (!present[i] || !still_present[i] || !std::isfinite(smoothness)) continue;
+    if (!measured.present[i] || !std::isfinite(smoothness)) continue;
     has_samples_ = true;
     samples_.layers[group.places[i]].samples.push_back(
         {.step = step,
@@ -209,7 +218,9 @@ Recorder::Gradients Recorder::Group::gather_gradients() const {
 }
 
 at::Tensor Recorder::Group::dual_norm(const at::Tensor& g) const {
-  return exact ? norm->dual_norm(g) : inner_products(g, norm->lmo(g)).neg_();
+  if (exact) return norm->dual_norm(g);
+  // On a GPU as a step wants it: the kernels stand behind step_direction() alone.
+  return inner_products(g, g.is_cuda() ? norm->step_direction(g) : norm->lmo(g)).neg_();
 }
 
 Trajectory Recorder::measured() const {

@@ -9,6 +9,14 @@
 //   if (recorder->needs_reference(k)) { /* gradients of step k + 1's batch, at X_k */ recorder->take_reference(); }
 //   optimizer.step();                                                            // with step k's own gradients again
 //
+// The dual of a spectral norm is the sum of the singular values. RecorderOptions::dual says where it comes from,
+// and each layer's dual_method what it was:
+//
+//   exact              the SVD; slow on a GPU
+//   an orthogonalizer  <g, polar(g)>; polar_express on Hopper GPUs in float16, float32:polar_express not
+//   auto               exact on the CPU, polar_express:8 on a GPU: within 1e-4 where singular values fall like 1/i
+//                      or slower, up to 2e-3 too small where they fall faster (docs/tuning.md)
+//
 // The geometry says in which norm each layer is measured. It need not be the optimizer's: an AdamW run is measured
 // in unscion's norms, the paper's ablation in Euclidean ones. A pair that a restart cuts is lost.
 
@@ -31,7 +39,7 @@ struct RecorderOptions {
   int64_t every = 50;
   Estimator estimator =
       Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
-  std::string dual = "exact";   // of spectral norms: the SVD, or an orthogonalizer such as polar_express:8
+  std::string dual = "auto";    // of spectral norms: see above
 
   /// Throws InputError naming the option, its value and what is allowed.
   void validate() const;
@@ -53,6 +61,9 @@ class Recorder : public StepObserver {
 
   /// Throws InputError when a reference was needed and not taken.
   void before_step(int64_t step) override;
+
+  /// The steps that begin a pair; its end needs nothing but before_step().
+  bool watches(int64_t step) const override { return step % options_.every == 0; }
   void after_step(const BatchStep& batch) override;
 
   /// Whether there are samples to take.
@@ -94,9 +105,16 @@ class Recorder : public StepObserver {
     at::Tensor dual_norm(const at::Tensor& g) const;
   };
 
+  // What a pair says about a group's matrices, still on their device.
+  struct Measured {
+    at::Tensor values;          // (6 c): gradient_change, displacement, gradient, momentum, alignment, radius
+    std::vector<char> present;  // whether a matrix had both gradients
+  };
+
   void begin_pair();
   void finish_pair(int64_t step);
-  void finish_group(Group& group, int64_t step);
+  static Measured measure(Group& group);
+  void append_samples(const Group& group, const Measured& measured, int64_t step);
 
   RecorderOptions options_;
   std::vector<Group> groups_;

@@ -3,6 +3,7 @@
 #include "gluon/lmo/norm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/InferenceMode.h>
 
 #include <cmath>
@@ -62,6 +63,41 @@ TEST(Norm, PartsThatAreMissingAreNamed) {
   EXPECT_INPUT_ERROR(SpectralNorm(nullptr), "spectral: expected an orthogonalizer, got none");
 }
 
+// What smoothness samples take for the dual on a GPU, there in float16 where the kernels run.
+TEST(Norm, EightStepsReachTheDualNorm) {
+  at::manual_seed(1);
+  const int64_t n = 384;
+  const auto orthonormal = [&] { return std::get<0>(at::linalg_qr(at::randn({n, n}, at::kDouble))); };
+  const at::Tensor index = at::arange(1, n + 1, at::kDouble);
+  const auto power_law = [&](double power) {
+    return at::matmul(orthonormal() * index.pow(-power), orthonormal());
+  };
+  const at::Tensor low_rank =
+      at::matmul(at::randn({n, 64}, at::kDouble), at::randn({64, n}, at::kDouble)) / 8;
+  struct Case {
+    const char* name;
+    at::Tensor g;
+    double tolerance;
+  };
+  std::vector<at::Device> devices{at::kCPU};
+  if (at::getNumGPUs() > 0) devices.emplace_back(at::kCUDA);
+  const NormPtr norm = make_norm("spectral(polar_express:8)");
+  for (const Case& c : std::vector<Case>{
+           {"Gaussian", at::randn({n, n}, at::kDouble), 2e-4},
+           {"1/i", power_law(1), 2e-4},
+           {"i^-1.5", power_law(1.5), 1e-3},
+           {"i^-2", power_law(2), 3e-3},
+           {"rank 64 plus noise", low_rank + 1e-4 * at::randn({n, n}, at::kDouble), 5e-4},
+       }) {
+    const double dual = norm->dual_norm(c.g.unsqueeze(0)).item<double>();
+    for (const at::Device device : devices) {
+      const at::Tensor g = c.g.unsqueeze(0).to(device, at::kFloat);
+      const double reached = -(g * norm->step_direction(g)).sum().item<double>();
+      EXPECT_NEAR(reached / dual, 1, c.tolerance) << c.name << " on " << device;
+    }
+  }
+}
+
 TEST(Norm, BadInput) {
   EXPECT_INPUT_ERROR(make_norm("rows")->lmo(at::randn({16, 8, 3, 3})),
                      "rows: expected (b, m, n), got [16, 8, 3, 3]");
@@ -81,6 +117,16 @@ TEST(Norm, TheSpectralNormIsDifferentiableAndWorksInInferenceMode) {
   const c10::InferenceMode inference;
   const at::Tensor y = at::ones({3, 2, 2});
   EXPECT_TRUE(make_norm("spectral")->dual_norm(y).allclose(at::full({3}, 2.0)));
+}
+
+TEST(ScaledNorm, HasGradients) {
+  const at::Tensor x = at::randn({2, 4, 3}, at::kDouble).requires_grad_();
+  const auto norm = make_norm("scaled(2,spectral)");
+  norm->norm(x).sum().backward();
+  EXPECT_NEAR(x.grad().square().sum().item<double>(), 8, 1e-9);  // 2 u v^T of each matrix
+  x.mutable_grad().zero_();
+  norm->dual_norm(x).sum().backward();
+  EXPECT_NEAR(x.grad().square().sum().item<double>(), 2 * 3 / 4.0, 1e-9);  // U V^T / 2
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "gluon/gluon.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 
 #include <cmath>
 
@@ -122,6 +123,61 @@ TEST(Recorder, AnOrthogonalizerComesCloseToTheExactDual) {
   EXPECT_EQ(close.layers[0].norm, exact.layers[0].norm);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(close.layers[0].samples[i].smoothness / exact.layers[0].samples[i].smoothness, 1, 1e-3);
+  }
+}
+
+TEST(Recorder, AutoIsExactOnTheCpu) {
+  const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
+  const Problem problem = make_problem("quadratic", shapes, 3);
+  const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
+  const auto exact =
+      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "exact"}, 4);
+  const auto chosen =
+      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "auto"}, 4);
+  EXPECT_EQ(RecorderOptions().dual, "auto");
+  EXPECT_EQ(chosen.layers[0].dual_method, "exact");
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(chosen.layers[0].samples[i].gradient, exact.layers[0].samples[i].gradient);
+    EXPECT_EQ(chosen.layers[0].samples[i].smoothness, exact.layers[0].samples[i].smoothness);
+  }
+}
+
+TEST(Recorder, AutoSaysWhatItIsOnAGpuAndComesCloseToTheExactDual) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  at::manual_seed(1);
+  std::vector<Layer> layers;
+  for (const auto& [m, n] :
+       std::vector<std::pair<int64_t, int64_t>>{{96, 96}, {96, 96}, {320, 80}, {72, 288}}) {
+    layers.push_back({"layer" + std::to_string(layers.size()), at::randn({m, n}).cuda(), Role::kHidden});
+  }
+  Optimizer optimizer(layers, presets::unscion());
+  const auto watch = [&](const char* dual) {
+    const RecorderOptions options{.every = 1, .dual = dual};
+    const auto recorder = std::make_shared<Recorder>(layers, presets::unscion(), options);
+    optimizer.add_observer(recorder);
+    return recorder;
+  };
+  const auto exact = watch("exact");
+  const auto chosen = watch("auto");
+  for (int k = 0; k < 3; ++k) {
+    for (const Layer& layer : layers) layer.parameter.mutable_grad() = at::randn_like(layer.parameter);
+    optimizer.step();
+  }
+  const Trajectory wanted = exact->take_samples();
+  const Trajectory got = chosen->take_samples();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    EXPECT_EQ(wanted.layers[i].dual_method, "exact");
+    EXPECT_EQ(got.layers[i].dual_method, "polar_express:8");
+    ASSERT_EQ(got.layers[i].samples.size(), 2);
+    for (std::size_t k = 0; k < 2; ++k) {
+      const Sample& a = got.layers[i].samples[k];
+      const Sample& b = wanted.layers[i].samples[k];
+      EXPECT_NEAR(a.gradient_change / b.gradient_change, 1, 5e-4);
+      EXPECT_NEAR(a.gradient / b.gradient, 1, 5e-4);
+      EXPECT_NEAR(a.momentum / b.momentum, 1, 5e-4);
+      EXPECT_NEAR(a.alignment / b.alignment, 1, 5e-4);
+      EXPECT_NEAR(a.displacement / b.displacement, 1, 1e-6);
+    }
   }
 }
 
