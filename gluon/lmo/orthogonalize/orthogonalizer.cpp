@@ -16,11 +16,11 @@ namespace gluon {
 namespace {
 
 using Form = QuinticOptions::Form;
+using Precision = QuinticOptions::Precision;
 
 constexpr const char* kAllowed =
     "allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
-    "direct: or "
-    "float32:";
+    "direct:, float32: or bfloat16:";
 
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -45,7 +45,7 @@ int parse_steps(std::string_view text, std::string_view what) {
 }
 
 OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what,
-                                     Form form, QuinticOptions::Precision precision) {
+                                     Form form, Precision precision) {
   PolarExpressOptions options{.steps = 4};
   if (parts.size() > 1) options.steps = parse_steps(parts[1], what);
   options.lower =
@@ -76,9 +76,9 @@ at::Tensor Orthogonalizer::polar(const at::Tensor& batch) const {
 
 OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
   std::vector<std::string_view> parts = split(name);
-  auto precision = QuinticOptions::Precision::kFast;
-  if (parts[0] == "float32") {
-    precision = QuinticOptions::Precision::kFloat32;
+  Precision precision = Precision::kFast;
+  if (parts[0] == "float32" || parts[0] == "bfloat16") {
+    precision = parts[0] == "float32" ? Precision::kFloat32 : Precision::kBFloat16;
     parts.erase(parts.begin());
   }
   Form form = Form::kAuto;
@@ -88,7 +88,7 @@ OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
     parts.erase(parts.begin());
   }
   const std::string_view kind = parts.empty() ? std::string_view() : parts[0];
-  const bool plain = form == Form::kAuto && precision == QuinticOptions::Precision::kFast;
+  const bool plain = form == Form::kAuto && precision == Precision::kFast;
   if (kind == "svd" && parts.size() == 1 && plain) return std::make_shared<SvdOrthogonalizer>();
   const std::string what = join("orthogonalizer '", name, "'");
   if (kind == "newton_schulz" && parts.size() <= 2) {

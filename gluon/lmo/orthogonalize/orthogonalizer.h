@@ -15,6 +15,7 @@
 //                            to 4 steps, 1e-3 up to 7, 1e-4 from 8 on
 //   gram:NAME, direct:NAME   an iteration forced into one of its two forms; alone it picks the cheaper one
 //   float32:NAME             an iteration kept in float32 also where the GPU's kernels would take float16
+//   bfloat16:NAME            an iteration in bfloat16, in the direct form: bfloat16:newton_schulz:5 as public Muon
 
 #pragma once
 
@@ -31,7 +32,8 @@ class Orthogonalizer {
   virtual ~Orthogonalizer() = default;
 
   /// The polar factor of each matrix of `batch` (b, m, n), same shape and dtype; half precision is computed
-  /// in float32. Throws InputError unless `batch` is a floating point tensor of rank 3.
+  /// in float32 (bfloat16:NAME: in bfloat16). Throws InputError unless `batch` is a floating point tensor of
+  /// rank 3.
   at::Tensor polar(const at::Tensor& batch) const;
 
   /// factor polar(batch) of float32 or float64, for a step: on Hopper GPUs the iterations give float16.

@@ -44,27 +44,36 @@ at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan);
 /// Runs `plan` on the stacked batch with ATen products, on any device: the specification of the fast paths.
 at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan);
 
+/// Runs `plan` in the direct form, whatever its restarts, as public Muon: X <- a X + (b R + c R R) X with every
+/// matrix in bfloat16 and products accumulated in float32, after a normalisation in float32. The result has the
+/// batch's dtype.
+at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan);
+
 struct QuinticOptions {
   enum class Form { kAuto, kDirect, kGram };
-  enum class Precision { kFast, kFloat32 };
+  enum class Precision { kFast, kFloat32, kBFloat16 };
 
   std::string name;                   // the iteration's, without the form
   std::vector<Quintic> coefficients;  // at least one row
   SingularBound bound = SingularBound::kFrobenius;
   double safety = 1;  // the coefficients expect singular values in [0, 1 / safety]
   Form form = Form::kAuto;
-  Precision precision = Precision::kFast;  // kFloat32: float32 also where the kernels would take float16
+  // kFloat32: float32 also where the kernels would take float16; kBFloat16: bfloat16 everywhere, direct form only
+  Precision precision = Precision::kFast;
 };
 
 class QuinticIteration : public Orthogonalizer {
  public:
-  /// Throws InputError without coefficients or with a safety below 1.
+  /// Throws InputError without coefficients, with a safety below 1 or for the Gram form in bfloat16.
   explicit QuinticIteration(QuinticOptions options);
 
   std::string name() const override;
 
   /// On Hopper GPUs by the kernels: float32 is normalised in float32 and iterated in float16.
   at::Tensor step_polar(const at::Tensor& batch, double factor) const override;
+
+  /// Whether the kernels stand in for polar() in a step, where they run.
+  bool suits_kernels() const;
 
   /// What polar() does with m x n matrices.
   QuinticPlan plan(int64_t m, int64_t n) const;
