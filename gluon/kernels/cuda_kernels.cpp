@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <cstring>
@@ -10,19 +11,15 @@
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
-#include "gluon/kernels/cuda/sign_update.h"
 #include "gluon/kernels/cuda/squared_relu.h"
 #include "gluon/kernels/cuda/update.h"
+#include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/kernels.h"
 
 namespace gluon::kernels {
 namespace {
 
 cudaStream_t stream() { return at::cuda::getCurrentCUDAStream(); }
-
-void check(cudaError_t error, const char* what) {
-  GLUON_CHECK(error == cudaSuccess, "kernels: ", what, " failed: ", cudaGetErrorString(error));
-}
 
 cuda::ElementType type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -50,11 +47,22 @@ Pointer* addresses(const at::Tensor& table) {
 
 }  // namespace
 
-bool available(const at::Tensor& tensor) {
-  if (!tensor.is_cuda()) return false;
-  const cudaDeviceProp* device = at::cuda::getDeviceProperties(tensor.get_device());
-  return device->major == 9 && device->minor == 0;
+std::string why_unavailable(const at::Device& device) {
+  if (!device.is_cuda()) return "the layers are not on a GPU";
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device.index());
+  if (properties->major == 9 && properties->minor == 0) return {};
+  return join(properties->name, " has compute capability ", properties->major, ".", properties->minor,
+              ", the kernels need 9.0 (H100, H200)");
 }
+
+int64_t peak_bytes(const at::Device& device) {
+  if (!device.is_cuda()) return 0;
+  const c10::DeviceIndex index = device.has_index() ? device.index() : c10::cuda::current_device();
+  // The first entry sums up those of small and large blocks.
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocated_bytes[0].peak;
+}
+
+bool available(const at::Tensor& tensor) { return why_unavailable(tensor.device()).empty(); }
 
 const at::Tensor& PointerTable::of(std::span<const at::Tensor> tensors) {
   std::vector<const void*> now;
@@ -81,15 +89,12 @@ const at::Tensor& MomentumWeights::of(double beta, const at::Tensor& like) {
 
 void accumulate_momentum(const at::Tensor& momentum, const at::Tensor& gradients, const at::Tensor& weights) {
   const c10::cuda::CUDAGuard guard(momentum.device());
-  const at::Tensor partials = at::empty({momentum.size(0), cuda::momentum_partials(entries(momentum))},
-                                        momentum.options().dtype(at::kDouble));
   const cuda::MomentumStep step{.count = momentum.size(0),
                                 .size = entries(momentum),
                                 .gradients = addresses<const void* const>(gradients),
                                 .momentum = momentum.data_ptr<float>(),
-                                .weights = weights.data_ptr<float>(),
-                                .partials = partials.data_ptr<double>()};
-  check(cuda::accumulate_momentum(step, stream()), "accumulate_momentum");
+                                .weights = weights.data_ptr<float>()};
+  check(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat32, stream()), "accumulate_momentum");
 }
 
 at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor) {
@@ -136,21 +141,6 @@ void update_parameters(const at::Tensor& parameters, const at::Tensor& direction
                                      .direction_factor = 1,
                                      .decay = static_cast<float>(decay)};
   check(cuda::update_parameters(update, stream()), "update_parameters");
-}
-
-void update_by_sign(const at::Tensor& parameters, const at::Tensor& momentum, const at::Tensor& gradients,
-                    const at::Tensor& weights, const at::Tensor& radii, double factor, double decay) {
-  const c10::cuda::CUDAGuard guard(momentum.device());
-  const cuda::SignUpdate update{.count = momentum.size(0),
-                                .size = entries(momentum),
-                                .gradients = addresses<const void* const>(gradients),
-                                .momentum = momentum.data_ptr<float>(),
-                                .weights = weights.data_ptr<float>(),
-                                .parameters = addresses<float* const>(parameters),
-                                .radii = radii.data_ptr<float>(),
-                                .direction_factor = static_cast<float>(factor),
-                                .decay = static_cast<float>(decay)};
-  check(cuda::update_by_sign(update, stream()), "update_by_sign");
 }
 
 at::Tensor rms_norm(const at::Tensor& x) {

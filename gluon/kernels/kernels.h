@@ -11,6 +11,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -21,7 +22,13 @@ namespace gluon::kernels {
 /// Whether the kernels are built in and `tensor` lies on a device they run on: compute capability 9.0, as an H200.
 bool available(const at::Tensor& tensor);
 
-// The optimizer's step. Stacks are (c, m, n).
+/// Why not, in a few words; empty where they are.
+std::string why_unavailable(const at::Device& device);
+
+/// The most bytes that tensors on the device have held at once; 0 where the kernels are not built in.
+int64_t peak_bytes(const at::Device& device);
+
+// The optimizer's step, stage by stage; a whole one is in fused_step.h. Stacks are (c, m, n).
 
 /// Addresses of tensors, on their device; sent again only when they change.
 class PointerTable {
@@ -55,11 +62,6 @@ at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor
 /// float16; radii (c) float32 on the device.
 void update_parameters(const at::Tensor& parameters, const at::Tensor& directions, const at::Tensor& radii,
                        double decay);
-
-/// M_i <- beta M_i + (1 - beta) g_i, X_i <- (1 - decay t_i) X_i + t_i factor sign(M_i), in one pass; contiguous
-/// float32, momentum (c, m, n), radii (c).
-void update_by_sign(const at::Tensor& parameters, const at::Tensor& momentum, const at::Tensor& gradients,
-                    const at::Tensor& weights, const at::Tensor& radii, double factor, double decay);
 
 // The trainer's step, bfloat16 with float32 arithmetic. Rows are contiguous.
 

@@ -1,4 +1,6 @@
 #include "gluon/check.h"
+#include "gluon/kernels/fused_step.h"
+#include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"
 
 namespace gluon::kernels {
@@ -11,15 +13,24 @@ namespace {
 }  // namespace
 
 bool available(const at::Tensor&) { return false; }
+std::string why_unavailable(const at::Device&) { return "this build has no CUDA kernels"; }
+int64_t peak_bytes(const at::Device&) { return 0; }
+struct Graph::Captured {};
+Graph::Graph(const std::function<void()>&) { refuse(); }
+Graph::~Graph() = default;
+void Graph::replay() { refuse(); }
+struct FusedStep::Device {};
+FusedStep::FusedStep(std::vector<FusedStack>, const QuinticIteration*, int64_t) { refuse(); }
+FusedStep::~FusedStep() = default;
+void FusedStep::run(std::span<const Inputs>) { refuse(); }
+std::optional<FusedStep::Place> FusedStep::verdict() const { refuse(); }
+void FusedStep::forget() { refuse(); }
+void FusedStep::momentum_changed() { refuse(); }
 const at::Tensor& PointerTable::of(std::span<const at::Tensor>) { refuse(); }
 const at::Tensor& MomentumWeights::of(double, const at::Tensor&) { refuse(); }
 void accumulate_momentum(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
 void update_parameters(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) { refuse(); }
-void update_by_sign(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                    const at::Tensor&, double, double) {
-  refuse();
-}
 at::Tensor rms_norm(const at::Tensor&) { refuse(); }
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor rms_norm_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }

@@ -38,6 +38,8 @@
 
 namespace gluon {
 
+class Orthogonalizer;
+
 /// Immutable; the public functions check their argument, never change it, and compute half precision in float32.
 class Norm {
  public:
@@ -54,6 +56,13 @@ class Norm {
 
   /// factor lmo(g), for a step: on Hopper GPUs it may come in float16, straight from the tensor cores.
   at::Tensor step_direction(const at::Tensor& g, double factor = 1) const;
+
+  /// lmo(g) = -factor polar(g), for spectral norms.
+  struct PolarStep {
+    const Orthogonalizer* orthogonalizer;
+    double factor;
+  };
+  virtual std::optional<PolarStep> polar_step() const { return std::nullopt; }
 
   /// s, for norms with lmo(g) = -s sign(g) entry by entry.
   virtual std::optional<double> sign_factor() const { return std::nullopt; }

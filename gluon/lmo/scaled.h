@@ -13,6 +13,7 @@ class ScaledNorm : public Norm {
   /// Throws InputError unless `factor` is positive and finite.
   ScaledNorm(double factor, NormPtr base);
   std::string name() const override;
+  std::optional<PolarStep> polar_step() const override;
   std::optional<double> sign_factor() const override;
 
  protected:

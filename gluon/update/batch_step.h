@@ -39,7 +39,13 @@ class StepObserver {
   /// Once per step k, before anything moves: the layers hold X_k and its gradients.
   virtual void before_step(int64_t step) { (void)step; }
 
-  /// For every batch of layers, once its parameters have moved.
+  /// Whether it wants step k's batches. Telling costs time: what a fast path did not make is made for the observer.
+  virtual bool watches(int64_t step) const {
+    (void)step;
+    return true;
+  }
+
+  /// For every batch of layers, once its parameters have moved, in the steps it watches.
   virtual void after_step(const BatchStep& batch) = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
+#include "gluon/lmo/orthogonalize/quintic_iteration.h"
 #include "gluon/precision.h"
 
 namespace gluon {
@@ -24,12 +25,15 @@ at::TensorOptions stack_options(const at::Tensor& parameter) {
 // X <- (1 - decay t) X + ...: weight decay, or what keeps X in its ball.
 double decay_of(const Rule& rule) { return rule.ball ? 1 / *rule.ball : rule.weight_decay; }
 
-// Whether the kernels can take the tensors beside float32 `state` on their device.
-bool fits_kernels(const at::Tensor& state, std::span<const at::Tensor> tensors) {
-  if (!kernels::available(state) || state.scalar_type() != at::kFloat) return false;
+bool all_contiguous_floats(std::span<const at::Tensor> tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
     return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
   });
+}
+
+// Whether the kernels can take the tensors beside float32 `state` on their device.
+bool fits_kernels(const at::Tensor& state, std::span<const at::Tensor> tensors) {
+  return kernels::available(state) && state.scalar_type() == at::kFloat && all_contiguous_floats(tensors);
 }
 
 }  // namespace
@@ -107,6 +111,7 @@ void LayerBatch::choose_radius(BatchStep& batch, double multiplier) {
   batch.radius = radius * multiplier;
   if (rule_.ball) batch.radius.clamp_max_(*rule_.ball);  // a longer step would leave the ball
   part(last_radius_, batch.blocks).copy_(batch.radius);
+  fused_radius_ = -1;
 }
 
 void LayerBatch::move_parameters(const BatchStep& batch) {
@@ -137,19 +142,59 @@ void LayerBatch::move_parameters(const BatchStep& batch) {
   }
 }
 
-bool LayerBatch::step_by_sign(BatchStep& batch, double multiplier) {
-  const std::optional<double> factor = norm_->sign_factor();
-  if (!factor || !momentum_.input_is_buffer() || !rule_.radius->constant()) return false;
+std::optional<LayerBatch::Fused> LayerBatch::fused() const {
+  if (!momentum_.keeps_buffer() || !rule_.radius->constant() || !kernels::available(buffer_)) return {};
   std::vector<at::Tensor> parameters;
-  for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
-  if (!fits_kernels(buffer_, parameters) || !fits_kernels(buffer_, batch.gradients)) return false;
-  batch.momentum = part(buffer_, batch.blocks);
-  choose_radius(batch, multiplier);
-  const double decay = decay_of(rule_);
-  kernels::update_by_sign(parameter_tables_[batch.blocks.data()].of(parameters), batch.momentum,
-                          gradient_tables_[batch.blocks.data()].of(batch.gradients),
-                          weights_.of(momentum_.beta(batch.step), buffer_), batch.radius, -*factor, decay);
-  return true;
+  for (const Block& block : blocks_) parameters.push_back(block.of(block.layer.parameter));
+  if (!fits_kernels(buffer_, parameters)) return {};
+  Fused fused{
+      .stack = {.decay = decay_of(rule_), .nesterov = !momentum_.input_is_buffer(), .momentum = buffer_}};
+  if (const std::optional<double> factor = norm_->sign_factor()) {
+    fused.stack.direction = kernels::FusedStack::Direction::kSign;
+    fused.stack.factor = *factor;
+    return fused;
+  }
+  const std::optional<Norm::PolarStep> polar = norm_->polar_step();
+  if (!polar || buffer_.size(2) % 8 != 0) return {};
+  fused.iteration = dynamic_cast<const QuinticIteration*>(polar->orthogonalizer);
+  if (fused.iteration == nullptr || !fused.iteration->suits_kernels()) return {};
+  fused.stack.factor = polar->factor;
+  return fused;
+}
+
+std::optional<kernels::FusedStep::Inputs> LayerBatch::fused_inputs(int64_t step, double multiplier) {
+  double radius = rule_.radius->constant().value() * multiplier;
+  if (rule_.ball) radius = std::min(radius, *rule_.ball);
+  kernels::FusedStep::Inputs inputs{.radius = radius, .beta = momentum_.beta(step)};
+  inputs.gradients.reserve(blocks_.size());
+  inputs.parameters.reserve(blocks_.size());
+  for (const Block& block : blocks_) {
+    const at::Tensor& gradient = block.layer.parameter.grad();
+    if (!gradient.defined()) return {};
+    const at::Tensor parts[] = {block.of(gradient), block.of(block.layer.parameter)};
+    if (!all_contiguous_floats(parts)) return {};
+    inputs.gradients.push_back(parts[0].data_ptr());
+    inputs.parameters.push_back(parts[1].data_ptr());
+  }
+  if (radius != std::exchange(fused_radius_, radius)) last_radius_.fill_(radius);
+  return inputs;
+}
+
+BatchStep LayerBatch::fused_batch(int64_t step) const {
+  BatchStep batch = gather_gradients(blocks_, step);
+  batch.momentum = buffer_;
+  if (!momentum_.input_is_buffer()) {
+    batch.momentum = at::empty_like(buffer_);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      const at::Tensor& gradient = batch.gradients[i];
+      const auto index = static_cast<int64_t>(i);
+      momentum_.write_input(slot(batch.momentum, index, gradient.sizes()),
+                            slot(buffer_, index, gradient.sizes()), gradient, step);
+    }
+  }
+  batch.direction = norm_->step_direction(batch.momentum);
+  batch.radius = last_radius_;
+  return batch;
 }
 
 void LayerBatch::list(std::map<std::string, std::vector<int64_t>>& entries) const {

@@ -8,10 +8,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gluon/geometry/geometry.h"
+#include "gluon/kernels/fused_step.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/update/batch_step.h"
@@ -40,9 +42,19 @@ class LayerBatch {
   void choose_radius(BatchStep& batch, double multiplier);
   void move_parameters(const BatchStep& batch);
 
-  /// All stages at once for norms whose LMO is a sign, where the kernels run: 20 bytes a parameter instead of 40. False,
-  /// with nothing done, where it does not fit. What observers want to see is not made.
-  bool step_by_sign(BatchStep& batch, double multiplier);
+  /// The batch as a part of kernels::FusedStep, and the iteration it needs (none for signs); nothing where it does not
+  /// fit: another norm, momentum, radius rule, dtype or device.
+  struct Fused {
+    kernels::FusedStack stack;
+    const QuinticIteration* iteration = nullptr;
+  };
+  std::optional<Fused> fused() const;
+
+  /// What a fused step needs; nothing when a gradient is missing or not contiguous. Notes the radius as the blocks' last.
+  std::optional<kernels::FusedStep::Inputs> fused_inputs(int64_t step, double multiplier);
+
+  /// What observers see of a fused step, after it.
+  BatchStep fused_batch(int64_t step) const;
 
   /// Names and sizes of the entries "momentum/<layer>" of a state, and copies to and from them.
   void list(std::map<std::string, std::vector<int64_t>>& entries) const;
@@ -60,6 +72,7 @@ class LayerBatch {
   Momentum momentum_;
   at::Tensor buffer_;  // (number of blocks, m, n); undefined when the momentum keeps none
   at::Tensor last_radius_;
+  double fused_radius_ = -1;  // what a fused step last filled it with
   // What the kernels read, by the first block of a run.
   std::map<const Block*, kernels::PointerTable> parameter_tables_, gradient_tables_;
   kernels::MomentumWeights weights_;

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
 
 namespace gluon {
 namespace {
@@ -79,6 +80,7 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
     : layers_(std::move(layers)),
       geometry_(std::move(geometry)),
       options_(std::move(options)),
+      fused_(options_.scratch_bytes),
       adamw_(options_.adamw) {
   options_.validate();
   check_parameters(layers_);
@@ -126,41 +128,86 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
 
 void Optimizer::step() {
   const at::NoGradGuard no_grad;
+  wait();
   check_layers();
-  if (const std::string layer = first_non_finite_layer(); !layer.empty()) {
-    if (options_.non_finite == NonFinite::kError) {
-      throw NonFiniteGradient(join("Optimizer: the gradient of layer '", layer, "' holds NaN or Inf at step ",
-                                   step_, "; nothing was updated"));
-    }
-    ++skipped_;
-    return;
-  }
+  const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
+  fused_.choose(batches_, step_, multiplier);
+  const bool watched = std::any_of(observers_.begin(), observers_.end(),
+                                   [&](const auto& observer) { return observer->watches(step_); });
+  // The fused step judges its gradients itself.
+  const bool alone = fused_.members().size() == batches_.size() && adamw_.entries().empty();
+  if ((watched || !alone) && !accepts_gradients()) return;
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
+  say_path();
   for (const auto& observer : observers_) observer->before_step(step_);
   halfway_ = true;
-  const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
+  const auto tell = [&](const BatchStep& batch) {
+    for (const auto& observer : observers_) {
+      if (observer->watches(step_)) observer->after_step(batch);
+    }
+  };
+  fused_.run();
   for (LayerBatch& layers : batches_) {
+    if (fused_.contains(layers)) {
+      if (watched) tell(layers.fused_batch(step_));
+      continue;
+    }
     for (const auto& run : layers.runs(options_.scratch_bytes)) {
       BatchStep batch = layers.gather_gradients(run, step_);
-      if (observers_.empty() && layers.step_by_sign(batch, multiplier)) continue;
       layers.accumulate_momentum(batch);
       batch.direction = layers.norm().step_direction(batch.momentum);
       layers.choose_radius(batch, multiplier);
       layers.move_parameters(batch);
-      for (const auto& observer : observers_) observer->after_step(batch);
+      tell(batch);
     }
   }
   adamw_.step(multiplier);
-  if (!observers_.empty()) {
+  if (watched) {
     for (const AdamW::Entry& entry : adamw_.entries()) {
       if (!entry.layer.parameter.grad().defined()) continue;
       const std::vector<Block> blocks = split_blocks(entry.layer, "");
-      const BatchStep batch = adamw_batch(entry, blocks, step_);
-      for (const auto& observer : observers_) observer->after_step(batch);
+      tell(adamw_batch(entry, blocks, step_));
     }
   }
   ++step_;
   halfway_ = false;
+}
+
+void Optimizer::wait() {
+  const Block* bad = fused_.bad_block();
+  if (bad == nullptr) return;
+  fused_.forget();
+  --step_;  // it moved nothing
+  refuse_step(bad->layer.name);
+}
+
+bool Optimizer::accepts_gradients() {
+  const std::string layer = first_non_finite_layer();
+  if (layer.empty()) return true;
+  refuse_step(layer);
+  return false;
+}
+
+void Optimizer::refuse_step(const std::string& layer) {
+  if (options_.non_finite == NonFinite::kError) {
+    throw NonFiniteGradient(join("Optimizer: the gradient of layer '", layer, "' holds NaN or Inf at step ",
+                                 step_, "; nothing was updated"));
+  }
+  ++skipped_;
+}
+
+// A slower path on a GPU is not taken in silence.
+void Optimizer::say_path() {
+  if (std::exchange(path_said_, true)) return;
+  for (const LayerBatch& layers : batches_) {
+    const Layer& layer = layers.blocks().front().layer;
+    if (!layer.parameter.is_cuda() || fused_.contains(layers)) continue;
+    const std::string why = kernels::why_unavailable(layer.parameter.device());
+    warn(why.empty() ? join("layer '", layer.name, "' and those like it do not fit the GPU's fused step (",
+                            layers.norm().name(), "): they step by themselves, slower")
+                     : join("the step runs without the GPU's kernels, slower: ", why));
+    if (!why.empty()) return;
+  }
 }
 
 void Optimizer::check_layers() {
@@ -235,7 +282,7 @@ void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {
 
 OptimizerState Optimizer::state() const {
   OptimizerState state;
-  state.step = step_;
+  state.step = step_ - (fused_.bad_block() != nullptr ? 1 : 0);  // a refused step does not count
   for (const LayerBatch& layers : batches_) layers.save(state);
   adamw_.save(state);
   return state;
@@ -259,6 +306,7 @@ void Optimizer::load_state(const OptimizerState& state) {
   }
   for (LayerBatch& layers : batches_) layers.load(state);
   adamw_.load(state);
+  fused_.momentum_changed();
   step_ = state.step;
   halfway_ = false;
 }

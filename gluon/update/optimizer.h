@@ -23,6 +23,7 @@
 #include "gluon/radius/schedule.h"
 #include "gluon/update/adamw.h"
 #include "gluon/update/batch_step.h"
+#include "gluon/update/fused_batches.h"
 #include "gluon/update/layer_batch.h"
 #include "gluon/update/state.h"
 
@@ -42,8 +43,7 @@ struct OptimizerOptions {
   Schedule schedule;                                   // multiplies every radius
   std::string orthogonalizer{kDefaultOrthogonalizer};  // inside "spectral" norms that name none
   NonFinite non_finite = NonFinite::kError;
-  int64_t scratch_bytes = int64_t{256}
-                          << 20;  // of stacked LMO inputs and directions: larger batches go in chunks
+  int64_t scratch_bytes = int64_t{1} << 30;  // for LMO inputs, directions and products: more goes in chunks
   AdamWOptions adamw;
   std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
 
@@ -67,10 +67,16 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = default;
 
   /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they are.
-  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option; NonFiniteGradient), on a parameter
-  /// whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should anything throw
-  /// later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
+  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option; NonFiniteGradient), on a
+  /// parameter whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should anything
+  /// throw later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
+  ///
+  /// Where all layers are moved by the kernels of a GPU, nothing here waits for it: gradients are judged on the device, a
+  /// step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws.
   void step();
+
+  /// Waits until the last step's gradients are known to be finite; throws NonFiniteGradient otherwise, see step().
+  void wait();
 
   /// Drops the gradients of all layers.
   void zero_grad();
@@ -107,6 +113,10 @@ class Optimizer {
   };
 
   void add_layer_batches(const std::vector<std::size_t>& assignment);
+  // False when a gradient is not finite and the step is to be left out.
+  bool accepts_gradients();
+  void refuse_step(const std::string& layer);
+  void say_path();
   void check_layers();
   std::string first_non_finite_layer() const;  // empty when all gradients are finite
   void warn(const std::string& sentence) const;
@@ -116,6 +126,7 @@ class Optimizer {
   OptimizerOptions options_;
   std::vector<Expected> expected_;  // per layer, as it was at construction
   std::vector<LayerBatch> batches_;
+  FusedBatches fused_;
   AdamW adamw_;
   std::vector<std::shared_ptr<StepObserver>> observers_;
   std::set<std::string> reported_;  // layers whose missing gradient was reported
@@ -123,6 +134,7 @@ class Optimizer {
   int64_t step_ = 0;
   int64_t skipped_ = 0;
   bool halfway_ = false;  // a step began and did not end
+  bool path_said_ = false;
 };
 
 }  // namespace gluon

@@ -1,7 +1,7 @@
 // fused_check [check|speed]: both without an argument. Exits 1 when a check fails.
 //
 //   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/fused_check*.cu
-//     gluon/kernels/cuda/{momentum,update,sign_update,norms,rms_norm,qk_rotary,squared_relu,cross_entropy}.cu
+//     gluon/kernels/cuda/{momentum,update,sign_update,rms_norm,qk_rotary,squared_relu,cross_entropy}.cu
 
 #include "tests/kernels/fused_check.h"
 
@@ -46,7 +46,6 @@ void check(const char* name, void (*body)()) {
 void check_everything() {
   check("momentum", check_momentum);
   check("updates", check_updates);
-  check("norms", check_norms);
   check("rms_norm", check_rms_norm);
   check("qk_rotary", check_qk_rotary);
   check("squared_relu", check_squared_relu);

@@ -145,7 +145,6 @@ std::vector<double> numeric_gradient(const std::function<std::vector<double>(con
 
 void check_momentum();
 void check_updates();
-void check_norms();
 void check_rms_norm();
 void check_qk_rotary();
 void check_squared_relu();

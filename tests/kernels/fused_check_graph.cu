@@ -5,7 +5,6 @@
 
 #include "gluon/kernels/cuda/cross_entropy.h"
 #include "gluon/kernels/cuda/momentum.h"
-#include "gluon/kernels/cuda/norms.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
@@ -26,16 +25,18 @@ struct Sequence {
   std::vector<bf16> first_s = random_values<bf16>(kTokens * kWidth, 1, random),
                     first_logits = random_values<bf16>(kTokens * kVocabulary, 1, random);
   Array<float> g{random_values<float>(kCount * kSize, 1, random)}, m{kCount * kSize}, x{kCount * kSize},
-      weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}}, norms{kCount},
-      duals{kCount}, angles{random_values<float>(kTokens * kDimension / 2, 1, random)},
-      inverse{kTokens * 2 * kHeads}, losses{kTokens};
+      weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}},
+      angles{random_values<float>(kTokens * kDimension / 2, 1, random)}, inverse{kTokens * 2 * kHeads},
+      losses{kTokens};
   Array<__half> d{kCount * kSize};
   Array<bf16> copies{kCount * kSize}, s{kTokens * kWidth},
       y{random_values<bf16>(kTokens * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
       k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary};
   Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)};
-  Array<double> partials{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
-  Array<unsigned char> workspace{cuda::norm_workspace(cuda::MatrixNorm::kColumns, kCount, kRows, kColumns)};
+  Array<double> gradient_squares{static_cast<size_t>(kCount * cuda::gradient_partials(kSize))};
+  Array<double> momentum_squares{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
+  Array<cuda::ScalePair> scales{kCount};
+  Array<int> verdict{1};
   Array<const void*> gradient_table{kCount};
   Array<float*> parameter_table{kCount};
   Array<void*> copy_table{kCount};
@@ -53,8 +54,7 @@ struct Sequence {
 
   void restore() {
     m.set(first_m), x.set(first_x), s.set(first_s), logits.set(first_logits);
-    d.poison(), copies.poison(), out.poison(), q.poison(), k.poison(), act.poison(), norms.poison(),
-        losses.poison();
+    d.poison(), copies.poison(), out.poison(), q.poison(), k.poison(), act.poison(), losses.poison();
   }
 
   void launch(cudaStream_t stream) {
@@ -63,10 +63,15 @@ struct Sequence {
                                   .gradients = gradient_table.data(),
                                   .momentum = m.data(),
                                   .weights = weights.data(),
-                                  .partials = partials.data()};
-    require(cuda::accumulate_momentum(step, stream), "accumulate");
-    require(cuda::write_normalized_input(step, d.data(), cuda::ElementType::kFloat16, 1, nullptr, stream),
-            "write");
+                                  .gradient_squares = gradient_squares.data(),
+                                  .momentum_squares = momentum_squares.data(),
+                                  .scales = scales.data(),
+                                  .output = d.data(),
+                                  .verdict = verdict.data()};
+    require(cuda::measure_momentum(step, stream), "measure momentum");
+    require(cuda::measure_gradients(&step, 1, stream), "measure gradients");
+    require(cuda::judge(&step, 1, verdict.data(), stream), "judge");
+    require(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat16, stream), "accumulate");
     require(cuda::update_parameters({.count = kCount,
                                      .size = kSize,
                                      .parameters = parameter_table.data(),
@@ -84,16 +89,6 @@ struct Sequence {
                                   .radii = radii.data()},
                                  stream),
             "sign");
-    require(cuda::matrix_norms(cuda::MatrixNorm::kColumns,
-                               {.count = kCount,
-                                .rows = kRows,
-                                .columns = kColumns,
-                                .x = x.data(),
-                                .norms = norms.data(),
-                                .dual_norms = duals.data(),
-                                .workspace = workspace.data()},
-                               stream),
-            "norms");
     require(cuda::rms_norm_forward(s.data(), y.data(), s.data(), out.data(), kTokens, kWidth, stream),
             "rms_norm");
     const cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
@@ -119,8 +114,7 @@ struct Sequence {
       const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
       all.insert(all.end(), bytes, bytes + values.size() * sizeof(values[0]));
     };
-    add(m), add(x), add(d), add(copies), add(norms), add(duals), add(s), add(out), add(q), add(k), add(act),
-        add(logits), add(losses);
+    add(m), add(x), add(d), add(copies), add(s), add(out), add(q), add(k), add(act), add(logits), add(losses);
     return all;
   }
 };

@@ -3,6 +3,7 @@
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/sign_update.h"
 #include "gluon/kernels/cuda/update.h"
+#include "gluon/kernels/cuda/verdict.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -51,15 +52,34 @@ constexpr ElementType type_of() {
                                      : ElementType::kBFloat16;
 }
 
-// Wanted: the output in float64 from the momentum the kernel wrote.
-std::vector<double> normalized(const std::vector<double>& input, size_t size, double length) {
-  std::vector<double> out(input.size());
-  for (size_t start = 0; start < input.size(); start += size) {
-    double sum = 0;
-    for (size_t i = start; i < start + size; ++i) sum += input[i] * input[i];
-    for (size_t i = start; i < start + size; ++i) out[i] = sum == 0 ? 0 : input[i] * length / std::sqrt(sum);
+// |x| of each matrix in float64.
+template <typename T>
+std::vector<double> lengths_of(const std::vector<T>& x, size_t size) {
+  std::vector<double> lengths(x.size() / size);
+  for (size_t i = 0; i < x.size(); ++i) lengths[i / size] += to_double(x[i]) * to_double(x[i]);
+  for (double& length : lengths) length = std::sqrt(length);
+  return lengths;
+}
+
+// A step's memory beside gradients and momentum.
+struct Sums {
+  Array<double> gradient, momentum;
+  Array<cuda::ScalePair> scales;
+  Array<int> verdict{1};
+  Sums(size_t count, size_t size)
+      : gradient(count * cuda::gradient_partials(size)),
+        momentum(count * cuda::momentum_partials(size)),
+        scales(count) {}
+  void place(cuda::MomentumStep& step) const {
+    step.gradient_squares = gradient.data(), step.momentum_squares = momentum.data();
+    step.scales = scales.data(), step.verdict = verdict.data();
   }
-  return out;
+};
+
+void measure_and_judge(const cuda::MomentumStep& step, const Sums& sums) {
+  require(cuda::measure_momentum(step, nullptr), "measure_momentum");
+  require(cuda::measure_gradients(&step, 1, nullptr), "measure_gradients");
+  require(cuda::judge(&step, 1, sums.verdict.data(), nullptr), "judge");
 }
 
 template <typename G, typename T>
@@ -76,30 +96,33 @@ void check_momentum_case(size_t count, size_t size, size_t offset, MomentumInput
   }
   Table<G, const void*> gradients(count, size, offset);
   gradients.set(g, size);
-  Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta}), norms(count);
+  Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta});
   Array<T> output(count * size);
-  Array<double> partials(count * cuda::momentum_partials(size));
-  const cuda::MomentumStep step{.count = static_cast<int64_t>(count),
-                                .size = static_cast<int64_t>(size),
-                                .input = input,
-                                .gradients = gradients.pointers.data(),
-                                .gradient_type = type_of<G>(),
-                                .momentum = momentum.data(),
-                                .weights = weights.data(),
-                                .partials = partials.data()};
-  const float length = 1 / 1.01F;
+  Sums sums(count, size);
+  const float length = 3;
+  cuda::MomentumStep step{.count = static_cast<int64_t>(count),
+                          .size = static_cast<int64_t>(size),
+                          .input = input,
+                          .gradients = gradients.pointers.data(),
+                          .gradient_type = type_of<G>(),
+                          .momentum = momentum.data(),
+                          .weights = weights.data(),
+                          .length = length};
+  sums.place(step);
   const auto run = [&] {
-    momentum.set(m), output.poison(), partials.poison(), norms.poison();
-    require(cuda::accumulate_momentum(step, nullptr), "accumulate_momentum");
-    require(cuda::write_normalized_input(step, output.data(), type_of<T>(), length, norms.data(), nullptr),
-            "write_normalized_input");
+    momentum.set(m), output.poison(), sums.gradient.poison(), sums.momentum.poison();
+    measure_and_judge(step, sums);
+    expect(same_bits(m, momentum.get()), what + ": measuring changed the momentum");
+    step.output = output.data();
+    require(cuda::accumulate_momentum(&step, 1, type_of<T>(), nullptr), "accumulate_momentum");
     return output.get();
   };
   const std::vector<T> got = run();
-  const std::vector<float> kept = momentum.get(), lengths = norms.get();
-  expect(same_bits(got, run()) && same_bits(kept, momentum.get()) && same_bits(lengths, norms.get()),
-         what + ": two runs differ");
-  expect(output.guard_intact() && momentum.guard_intact() && partials.guard_intact(), what + ": guard");
+  const std::vector<float> kept = momentum.get();
+  expect(same_bits(got, run()) && same_bits(kept, momentum.get()), what + ": two runs differ");
+  expect(output.guard_intact() && momentum.guard_intact() && sums.gradient.guard_intact() &&
+             sums.momentum.guard_intact() && sums.scales.guard_intact(),
+         what + ": guard");
 
   std::vector<double> want_m, want_input;
   for (size_t i = 0; i < m.size(); ++i) {
@@ -112,19 +135,38 @@ void check_momentum_case(size_t count, size_t size, size_t offset, MomentumInput
                              : double{kBeta} * kept[i] + double{1 - kBeta} * gradient);
   }
   expect_close(kept, want_m, 1.2e-7, 1.5e-7 * magnitude + 2e-45, what + ": momentum");
-  const std::vector<double> want = normalized(want_input, size, length);
+  const std::vector<double> gradient_lengths = lengths_of(g, size), momentum_lengths = lengths_of(m, size);
+  std::vector<double> want;
+  for (size_t i = 0; i < m.size(); ++i) {
+    const double gradient = gradient_lengths[i / size];
+    double bound = gradient;
+    if (input != MomentumInput::kGradient) {
+      bound = double{kBeta} * momentum_lengths[i / size] + double{1 - kBeta} * gradient;
+    }
+    if (input == MomentumInput::kNesterov) bound = double{kBeta} * bound + double{1 - kBeta} * gradient;
+    want.push_back(bound == 0 ? 0 : want_input[i] * length / bound);
+  }
   const double unit = type_of<T>() == ElementType::kFloat16    ? 0x1p-11
                       : type_of<T>() == ElementType::kBFloat16 ? 0x1p-8
                                                                : 4e-7;
   // The input of denormal matrices has few bits itself.
   const double input_error = input == MomentumInput::kNesterov && magnitude < 1e-38 ? 2e-45 / magnitude : 0;
   const double floor = type_of<T>() == ElementType::kFloat16 ? 0x1p-25 : 1e-38;
-  expect_close(got, want, 1.01 * unit + input_error, floor + (input_error + 3e-7) * largest(want),
+  expect_close(got, want, 1.01 * unit + 2e-6 + input_error, floor + (input_error + 2e-6) * largest(want),
                what + ": output");
-  std::vector<double> want_norms(count);
-  for (size_t i = 0; i < want_input.size(); ++i) want_norms[i / size] += want_input[i] * want_input[i];
-  for (double& norm : want_norms) norm = std::sqrt(norm);
-  expect_close(lengths, want_norms, 3e-7 + input_error, 2e-45, what + ": norms");
+  for (const double got_length : lengths_of(got, size)) {
+    expect(got_length <= length * (1 + 2 * unit), what + ": longer than asked for");
+  }
+  if (input != MomentumInput::kGradient) {
+    const std::vector<double> carried = sums.momentum.get();
+    require(cuda::measure_momentum(step, nullptr), "measure_momentum");
+    expect(offset != 0 || same_bits(carried, sums.momentum.get()),
+           what + ": squares are not kept up to date");
+  }
+  momentum.set(m);
+  step.output = nullptr;
+  require(cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr), "accumulate_momentum");
+  expect(same_bits(kept, momentum.get()), what + ": without an output");
 }
 
 template <typename D>
@@ -220,40 +262,69 @@ void check_sign_case(size_t count, size_t size, size_t offset, MomentumInput inp
   expect_close(got_copies, want_copies, 0, 0, what + ": copies");
 }
 
-// One bad entry spoils its own matrix, visibly, and no other.
-void check_bad_entry(float bad) {
-  const size_t size = 2 * 4096 + 8;
-  std::mt19937_64 random(3);
-  std::vector<float> g = random_values<float>(2 * size, 1, random);
-  g[size / 2] = bad;
-  Table<float, const void*> gradients(2, size, 0);
-  gradients.set(g, size);
-  Array<__half> output(2 * size);
-  Array<double> partials(2 * cuda::momentum_partials(size));
-  const cuda::MomentumStep step{.count = 2,
-                                .size = static_cast<int64_t>(size),
-                                .input = MomentumInput::kGradient,
-                                .gradients = gradients.pointers.data(),
-                                .partials = partials.data()};
-  require(cuda::accumulate_momentum(step, nullptr), "accumulate_momentum");
-  require(cuda::write_normalized_input(step, output.data(), ElementType::kFloat16, 1, nullptr, nullptr),
-          "write_normalized_input");
-  const std::vector<__half> got = output.get();
-  size_t spoiled = 0;
-  for (size_t i = 0; i < got.size(); ++i)
-    spoiled += std::isnan(to_double(got[i])) ? (i < size ? 1 : 2 * size) : 0;
-  expect(spoiled == size,
-         "momentum with a bad entry: " + std::to_string(spoiled) + " NaN of " + std::to_string(size));
+// A bad gradient is found where it is, and nothing moves.
+void check_verdict() {
+  const size_t size = 3 * 4096, count = 3;
+  std::mt19937_64 random(5);
+  std::vector<float> g = random_values<float>(count * size, 1, random);
+  const std::vector<float> m = random_values<float>(count * size, 1, random);
+  Table<float, const void*> gradients(count, size, 0);
+  Table<float, float*> parameters(count, size, 0);
+  parameters.set(m, size);
+  Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta}),
+      radii(std::vector<float>(count, 1.0F));
+  Array<__half> output(count * size);
+  Sums sums(count, size);
+  for (const float bad : {1.0F, NAN, -INFINITY}) {
+    g[2 * size + 4097] = bad;
+    gradients.set(g, size);
+    momentum.set(m), output.set(std::vector<__half>(count * size, __float2half(0.5F)));
+    cuda::MomentumStep step{.count = count,
+                            .size = size,
+                            .gradients = gradients.pointers.data(),
+                            .momentum = momentum.data(),
+                            .weights = weights.data()};
+    sums.place(step);
+    measure_and_judge(step, sums);
+    step.output = output.data();
+    require(cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr), "accumulate_momentum");
+    require(cuda::update_parameters({.count = count,
+                                     .size = size,
+                                     .parameters = parameters.pointers.data(),
+                                     .directions = output.data(),
+                                     .radii = radii.data(),
+                                     .verdict = sums.verdict.data()},
+                                    nullptr),
+            "update_parameters");
+    require(cuda::update_by_sign({.count = count,
+                                  .size = size,
+                                  .gradients = gradients.pointers.data(),
+                                  .momentum = momentum.data(),
+                                  .weights = weights.data(),
+                                  .parameters = parameters.pointers.data(),
+                                  .radii = radii.data(),
+                                  .verdict = sums.verdict.data()},
+                                 nullptr),
+            "update_by_sign");
+    const bool finite = std::isfinite(bad);
+    const int found = sums.verdict.get()[0];
+    expect(finite ? found == cuda::kAllFinite : found == 2,
+           "verdict: " + std::to_string(found) + " for " + std::to_string(bad));
+    expect(same_bits(momentum.get(), m) != finite, "verdict: momentum with " + std::to_string(bad));
+    expect(same_bits(parameters.get(count, size), m) != finite,
+           "verdict: parameters with " + std::to_string(bad));
+    parameters.set(m, size);
+  }
 }
 
 }  // namespace
 
 void check_momentum() {
-  check_bad_entry(NAN);
-  check_bad_entry(INFINITY);
-  expect(cuda::accumulate_momentum({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue,
-         "momentum: no pointers");
-  expect(cuda::accumulate_momentum({}, nullptr) == cudaSuccess, "momentum: nothing to do");
+  check_verdict();
+  cuda::MomentumStep empty{.count = 1, .size = 4};
+  expect(cuda::measure_gradients(&empty, 1, nullptr) == cudaErrorInvalidValue, "momentum: no pointers");
+  empty.size = 0;
+  expect(cuda::measure_gradients(&empty, 1, nullptr) == cudaSuccess, "momentum: nothing to do");
   for (const MomentumInput input :
        {MomentumInput::kGradient, MomentumInput::kMomentum, MomentumInput::kNesterov}) {
     for (const double magnitude : {1.0, 1e-30, 1e30, 1e-42}) {

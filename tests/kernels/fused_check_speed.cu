@@ -5,7 +5,6 @@
 
 #include "gluon/kernels/cuda/cross_entropy.h"
 #include "gluon/kernels/cuda/momentum.h"
-#include "gluon/kernels/cuda/norms.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
@@ -91,9 +90,11 @@ struct Layers {
   Array<const void*> gradients;
   Array<float*> parameters;
   Array<void*> copy_table;
-  Array<float> weights{std::vector<float>{0.95F, 0.05F}}, radii, norms, duals;
-  Array<double> partials;
-  int64_t count, rows, columns, size;
+  Array<float> weights{std::vector<float>{0.95F, 0.05F}}, radii;
+  Array<double> gradient_squares, momentum_squares;
+  Array<cuda::ScalePair> scales;
+  Array<int> verdict{1};
+  int64_t count, size;
 
   Layers(int64_t count, int64_t rows, int64_t columns)
       : g(count * rows * columns),
@@ -105,13 +106,10 @@ struct Layers {
         parameters(count),
         copy_table(count),
         radii(std::vector<float>(count, 0.01F)),
-        norms(count),
-        duals(count),
-        partials(count * cuda::momentum_partials(rows * columns)),
-
+        gradient_squares(count * cuda::gradient_partials(rows * columns)),
+        momentum_squares(count * cuda::momentum_partials(rows * columns)),
+        scales(count),
         count(count),
-        rows(rows),
-        columns(columns),
         size(rows * columns) {
     std::vector<const void*> a;
     std::vector<float*> b;
@@ -129,7 +127,10 @@ struct Layers {
             .gradients = gradients.data(),
             .momentum = m.data(),
             .weights = weights.data(),
-            .partials = partials.data()};
+            .gradient_squares = gradient_squares.data(),
+            .momentum_squares = momentum_squares.data(),
+            .scales = scales.data(),
+            .output = d.data()};
   }
 };
 
@@ -141,17 +142,21 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
   for (const bool nesterov : {false, true}) {
     const cuda::MomentumStep step =
         l.step(nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum);
-    const auto accumulate = [&] { return cuda::accumulate_momentum(step, nullptr); };
-    const auto write = [&] {
-      return cuda::write_normalized_input(step, l.d.data(), ElementType::kFloat16, 1, nullptr, nullptr);
+    const auto measure = [&] { return cuda::measure_gradients(&step, 1, nullptr); };
+    const auto judge = [&] { return cuda::judge(&step, 1, l.verdict.data(), nullptr); };
+    const auto accumulate = [&] {
+      return cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr);
     };
-    const auto both = [&] {
-      const cudaError_t error = accumulate();
-      return error == cudaSuccess ? write() : error;
+    const auto all = [&] {
+      for (const cudaError_t error : {measure(), judge()}) {
+        if (error != cudaSuccess) return error;
+      }
+      return accumulate();
     };
-    clock.row(nesterov ? "momentum, nesterov" : "momentum, ema", shape, 12 * n, accumulate);
-    clock.row("  normalised fp16 input", shape, (nesterov ? 10 : 6) * n, write);
-    clock.row("  both", shape, (nesterov ? 22 : 18) * n, both);
+    if (!nesterov) clock.row("measured gradients", shape, 4 * n, measure);
+    clock.row(nesterov ? "momentum, fp16 input, nesterov" : "momentum, fp16 input, ema", shape, 14 * n,
+              accumulate);
+    clock.row("  both and the verdict", shape, 18 * n, all);
   }
   cuda::ParameterUpdate update{.count = count,
                                .size = l.size,
@@ -162,29 +167,6 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
             [&] { return cuda::update_parameters(update, nullptr); });
   update.copies = l.copy_table.data();
   clock.row("  with the bf16 copy", shape, 12 * n, [&] { return cuda::update_parameters(update, nullptr); });
-  const std::pair<const char*, cuda::MatrixNorm> norms[] = {
-      {"norms, max_entry", cuda::MatrixNorm::kMaxEntry},
-      {"norms, euclidean", cuda::MatrixNorm::kEuclidean},
-      {"norms, rows", cuda::MatrixNorm::kRows},
-      {"norms, columns", cuda::MatrixNorm::kColumns}};
-  for (const auto& [name, norm] : norms) {
-    Array<unsigned char> workspace(cuda::norm_workspace(norm, count, rows, columns));
-    cuda::NormBatch batch{.count = count,
-                          .rows = rows,
-                          .columns = columns,
-                          .x = l.m.data(),
-                          .norms = l.norms.data(),
-                          .dual_norms = l.duals.data(),
-                          .workspace = workspace.data()};
-    clock.row(name, shape, 4 * n, [&] { return cuda::matrix_norms(norm, batch, nullptr); });
-    batch.y = l.g.data();
-    clock.row("  of a difference", shape, 8 * n, [&] { return cuda::matrix_norms(norm, batch, nullptr); });
-  }
-  Array<unsigned char> workspace(cuda::inner_product_workspace(count, l.size));
-  clock.row("inner products, fp16 second factor", shape, 6 * n, [&] {
-    return cuda::inner_products(l.m.data(), l.d.data(), ElementType::kFloat16, count, l.size, 1,
-                                l.norms.data(), workspace.data(), nullptr);
-  });
 }
 
 void measure_embedding(Clock& clock) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/update/presets.h"
 #include "tests/expect_error.h"
@@ -48,6 +49,146 @@ TEST(Cuda, ANonFiniteGradientIsFoundOnTheDevice) {
   layers[0].parameter.mutable_grad() = at::ones({3, 4}).cuda();
   layers[0].parameter.mutable_grad()[0][0] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_INPUT_ERROR(optimizer.step(), "the gradient of layer 'w' holds NaN or Inf");
+}
+
+// Float32 layers of three shapes and an embedding: what the fused step moves.
+std::vector<Layer> fused_layers() {
+  std::vector<Layer> layers;
+  const auto add = [&](std::vector<int64_t> sizes, Role role) {
+    const at::Tensor parameter = random_tensor(sizes, 7 + layers.size(), at::kFloat).cuda();
+    layers.push_back({join("layer", layers.size()), parameter, role});
+  };
+  for (int i = 0; i < 3; ++i) add({264, 264}, Role::kHidden);
+  add({512, 128}, Role::kHidden);
+  add({128, 512}, Role::kHidden);
+  add({1000, 128}, Role::kEmbedding);
+  return layers;
+}
+
+// In new memory each time.
+void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    at::Tensor parameter = layers[i].parameter;
+    parameter.mutable_grad() =
+        random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat).to(parameter.device());
+  }
+}
+
+class Fused : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+    const std::string why = kernels::why_unavailable(at::Device("cuda:0"));
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_F(Fused, StepsAsOnTheCpu) {
+  for (const char* preset : {"unscion", "scion", "muon"}) {
+    const std::vector<Layer> gpu = fused_layers();
+    std::vector<Layer> cpu = gpu;
+    for (Layer& layer : cpu) layer.parameter = layer.parameter.cpu().to(at::kDouble);
+    std::vector<at::Tensor> start;
+    for (const Layer& layer : cpu) start.push_back(layer.parameter.clone());
+    Optimizer gpu_optimizer(gpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
+    Optimizer cpu_optimizer(cpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
+    for (uint64_t step = 0; step < 5; ++step) {
+      set_gradients(gpu, step);
+      for (std::size_t i = 0; i < cpu.size(); ++i) {
+        cpu[i].parameter.mutable_grad() = gpu[i].parameter.grad().cpu().to(at::kDouble);
+      }
+      gpu_optimizer.step();
+      cpu_optimizer.step();
+    }
+    gpu_optimizer.wait();
+    for (std::size_t i = 0; i < cpu.size(); ++i) {
+      const at::Tensor moved = cpu[i].parameter - start[i];
+      const at::Tensor difference = gpu[i].parameter.cpu().to(at::kDouble) - cpu[i].parameter;
+      // Half precision products; the Gram form of the 4:1 shapes is the coarser one.
+      const double relative = (difference.norm() / moved.norm()).item<double>();
+      EXPECT_LT(relative, cpu[i].role == Role::kEmbedding ? 1e-4 : 0.03) << preset << " " << cpu[i].name;
+    }
+  }
+}
+
+class Watcher : public StepObserver {
+ public:
+  explicit Watcher(int64_t every) : every_(every) {}
+  bool watches(int64_t step) const override { return step % every_ == 0; }
+  void after_step(const BatchStep& batch) override {
+    seen += static_cast<int64_t>(batch.blocks.size());
+    EXPECT_TRUE(batch.direction.defined() && batch.momentum.defined() && batch.radius.defined());
+  }
+  int64_t seen = 0;
+
+ private:
+  int64_t every_;
+};
+
+TEST_F(Fused, WatchingAndSmallScratchChangeNoBit) {
+  const std::vector<Layer> plain = fused_layers();
+  const std::vector<Layer> watched = fused_layers();
+  const std::vector<Layer> chunked = fused_layers();
+  Optimizer plain_optimizer(plain, presets::unscion());
+  Optimizer watched_optimizer(watched, presets::unscion());
+  Optimizer chunked_optimizer(chunked, presets::unscion(), {.scratch_bytes = 1 << 20});
+  const auto watcher = std::make_shared<Watcher>(2);
+  watched_optimizer.add_observer(watcher);
+  for (uint64_t step = 0; step < 6; ++step) {
+    for (const auto* layers : {&plain, &watched, &chunked}) set_gradients(*layers, step);
+    for (auto* optimizer : {&plain_optimizer, &watched_optimizer, &chunked_optimizer}) optimizer->step();
+  }
+  EXPECT_EQ(watcher->seen, 3 * 6);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(plain[i].parameter.equal(watched[i].parameter)) << plain[i].name;
+    EXPECT_TRUE(plain[i].parameter.equal(chunked[i].parameter)) << plain[i].name;
+  }
+}
+
+TEST_F(Fused, ABadGradientMovesNothingAndIsReportedLater) {
+  for (const int before : {0, 1, 2, 3}) {  // the first runs are no graph yet
+    for (const std::size_t bad : {std::size_t{1}, std::size_t{5}}) {
+      const std::vector<Layer> layers = fused_layers();
+      Optimizer optimizer(layers, presets::unscion());
+      for (int step = 0; step < before; ++step) {
+        set_gradients(layers, static_cast<uint64_t>(step));
+        optimizer.step();
+      }
+      const OptimizerState state = optimizer.state();
+      std::vector<at::Tensor> kept;
+      for (const Layer& layer : layers) kept.push_back(layer.parameter.clone());
+      set_gradients(layers, 77);
+      at::Tensor(layers[bad].parameter).mutable_grad()[17][3] = std::numeric_limits<float>::infinity();
+      optimizer.step();
+      EXPECT_EQ(optimizer.state().step, before);
+      EXPECT_INPUT_ERROR(optimizer.wait(),
+                         join("the gradient of layer 'layer", bad, "' holds NaN or Inf at step ", before));
+      EXPECT_EQ(optimizer.steps_taken(), before);
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        EXPECT_TRUE(layers[i].parameter.equal(kept[i])) << layers[i].name;
+      const OptimizerState after = optimizer.state();
+      for (const auto& [name, tensor] : state.tensors)
+        EXPECT_TRUE(tensor.equal(after.tensors.at(name))) << name;
+      set_gradients(layers, 78);
+      optimizer.step();
+      optimizer.wait();
+      EXPECT_EQ(optimizer.steps_taken(), before + 1);
+      EXPECT_FALSE(layers[0].parameter.equal(kept[0]));
+    }
+  }
+}
+
+TEST_F(Fused, ABadGradientIsSkippedByOption) {
+  const std::vector<Layer> layers = fused_layers();
+  Optimizer optimizer(layers, presets::unscion(), {.non_finite = NonFinite::kSkip});
+  for (uint64_t step = 0; step < 4; ++step) {
+    set_gradients(layers, step);
+    if (step % 2 == 0) at::Tensor(layers[0].parameter).mutable_grad()[0][0] = std::nanf("");
+    optimizer.step();
+  }
+  optimizer.wait();
+  EXPECT_EQ(optimizer.steps_taken(), 2);
+  EXPECT_EQ(optimizer.steps_skipped(), 2);
 }
 
 }  // namespace

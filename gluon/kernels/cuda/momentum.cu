@@ -2,186 +2,238 @@
 
 #include "gluon/kernels/cuda/reduce.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 namespace {
 
 // A block of 256 threads works on tiles of 4096 entries: 4 packs of 4 entries a thread, all in flight together,
-// neighbouring threads on neighbouring packs. Reads marked as streaming (ld.cs) made both passes 7 % slower on the
-// H200; one launch that normalises a matrix while its momentum is in the L2 cache was no faster than two (121 us each
-// for 48 x 768 x 768).
+// neighbouring threads on neighbouring packs. Reads marked as streaming (ld.cs) made the passes 7 % slower on an H200.
 constexpr int kThreads = 256;
 constexpr int kTile = 4096;
-constexpr int64_t kMostPartials = kThreads;  // each block of the second pass reads them all, one a thread
+constexpr int64_t kTilesPerSum = 4;  // of the gradients: a block reads that many tiles
 
 int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
-int64_t tiles_per_partial(int64_t size) { return (tiles_of(size) + kMostPartials - 1) / kMostPartials; }
 
-// The LMO's input from the momentum after its update.
-template <MomentumInput Input>
-__device__ float lmo_input(float momentum, float gradient, float old_weight, float new_weight) {
-  if constexpr (Input == MomentumInput::kGradient) return gradient;
-  if constexpr (Input == MomentumInput::kMomentum) return momentum;
-  return fmaf(old_weight, momentum, new_weight * gradient);
+template <int W>
+__device__ __forceinline__ int64_t place(int64_t tile, int u) {
+  return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
 }
 
-template <MomentumInput Input, int W, typename G>
-__device__ __forceinline__ double accumulate(const G* gradient, float* momentum, float2 weights,
-                                             int64_t begin, int64_t end) {
+template <int W, typename T>
+__device__ __forceinline__ double sum_squares(const T* values, int64_t begin, int64_t end) {
   constexpr int kPacks = kTile / (kThreads * W);
-  constexpr bool kKeeps = Input != MomentumInput::kGradient;
   double sum = 0;
   for (int64_t tile = begin; tile < end; tile += kTile) {
-    Pack<W> g[kPacks], m[kPacks];
+    Pack<W> x[kPacks];
 #pragma unroll
     for (int u = 0; u < kPacks; ++u) {
-      const int64_t at = tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-      if (at >= end) continue;
-      g[u] = load<W>(gradient + at);
-      if constexpr (kKeeps) m[u] = load<W>(momentum + at);
+      if (place<W>(tile, u) < end) x[u] = load<W>(values + place<W>(tile, u));
     }
 #pragma unroll
     for (int u = 0; u < kPacks; ++u) {
-      const int64_t at = tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-      if (at >= end) continue;
+      if (place<W>(tile, u) >= end) continue;
 #pragma unroll
-      for (int j = 0; j < W; ++j) {
-        if constexpr (kKeeps) m[u].v[j] = fmaf(weights.x, m[u].v[j], weights.y * g[u].v[j]);
-        const double x = lmo_input<Input>(kKeeps ? m[u].v[j] : 0.0F, g[u].v[j], weights.x, weights.y);
-        sum = fma(x, x, sum);
-      }
-      if constexpr (kKeeps) store<W>(momentum + at, m[u]);
+      for (int j = 0; j < W; ++j)
+        sum = fma(static_cast<double>(x[u].v[j]), static_cast<double>(x[u].v[j]), sum);
     }
   }
   return sum;
 }
 
-// One block per partial sum: block b of matrix i takes `tiles` neighbouring tiles. 12 bytes an entry, float32; H200:
-// 24 x 3072 x 768 in 161 us, 100 % of a copy of the same bytes at 4.2 TB/s, 48 x 768 x 768 in 87 us, 93 %.
-template <MomentumInput Input, typename G>
-__global__ void __launch_bounds__(kThreads)
-    accumulate_kernel(const void* const* gradients, float* momentum, const float* weights, int64_t size,
-                      int partials, int64_t tiles, double* sums) {
-  const int64_t matrix = blockIdx.x / partials;
-  const int64_t begin = blockIdx.x % partials * tiles * kTile;
-  const int64_t end = min(size, begin + tiles * kTile);
-  const G* gradient = static_cast<const G*>(gradients[matrix]);
-  float* kept = momentum + matrix * size;
-  float2 w{0, 1};
-  if constexpr (Input != MomentumInput::kGradient) w = {weights[0], weights[1]};
-  const bool wide = size % 4 == 0 && is_aligned(gradient, 4 * sizeof(G)) && is_aligned(momentum, 16);
-  const double sum = wide ? accumulate<Input, 4, G>(gradient, kept, w, begin, end)
-                          : accumulate<Input, 1, G>(gradient, kept, w, begin, end);
-  const double total = reduce_block<kThreads>(sum, Add());
-  if (threadIdx.x == 0) sums[blockIdx.x] = total;
-}
-
-// Two factors whose product is `factor`, an extreme one too: x * first stays finite and normal wherever the result
-// matters.
-struct Factors {
-  float first, second;
+// The steps of a launch: step i has the blocks up to `end`.
+struct Part {
+  int64_t end, size;
+  int per_matrix;  // blocks
+  const void* const* gradients;
+  float* momentum;
+  const float* weights;
+  const ScalePair* scales;
+  double* squares;  // written
+  void* output;
 };
 
-__device__ Factors split_factor(double sum_of_squares, float length) {
-  if (sum_of_squares == 0) return {0, 0};
-  if (!(sum_of_squares < INFINITY)) return {NAN, NAN};
-  const double factor = length / sqrt(sum_of_squares);
+struct Parts {
+  Part part[kMaxMomentumSteps];
+};
+
+struct Place {
+  const Part* part;
+  int64_t matrix, block;  // block of that matrix
+  int64_t number;         // among the part's blocks
+};
+
+__device__ __forceinline__ Place find_place(const Parts& parts, int64_t block) {
+  int i = 0;
+  while (block >= parts.part[i].end) ++i;
+  const Part& part = parts.part[i];
+  const int64_t number = block - (i == 0 ? 0 : parts.part[i - 1].end);
+  return {&part, number / part.per_matrix, number % part.per_matrix, number};
+}
+
+// One block per partial sum of `tiles` neighbouring tiles; of the momentum where there are no gradients.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    measure_kernel(const __grid_constant__ Parts parts, int64_t tiles) {
+  const Place place = find_place(parts, blockIdx.x);
+  const Part& part = *place.part;
+  const int64_t begin = place.block * tiles * kTile;
+  const int64_t end = min(part.size, begin + tiles * kTile);
+  const T* values = part.gradients == nullptr
+                        ? reinterpret_cast<const T*>(part.momentum) + place.matrix * part.size
+                        : static_cast<const T*>(part.gradients[place.matrix]);
+  const bool wide = part.size % 4 == 0 && is_aligned(values, 4 * sizeof(T));
+  const double sum = wide ? sum_squares<4>(values, begin, end) : sum_squares<1>(values, begin, end);
+  const double total = reduce_block<kThreads>(sum, Add());
+  if (threadIdx.x == 0) part.squares[place.number] = total;
+}
+
+__device__ ScalePair split_factor(double bound, float length) {
+  if (bound == 0) return {0, 0};
+  if (!(bound < INFINITY)) return {NAN, NAN};
+  const double factor = length / bound;
   if (factor == 0) return {0, 0};
   const int half = ilogb(factor) / 2;
   return {static_cast<float>(ldexp(1.0, half)), static_cast<float>(ldexp(factor, -half))};
 }
 
-template <MomentumInput Input, int W, typename G, typename T>
-__device__ __forceinline__ void write_tile(const G* gradient, const float* momentum, float2 weights,
-                                           const double* sums, int partials, float length, int64_t tile,
-                                           int64_t size, T* output, float* norm) {
-  constexpr int kPacks = kTile / (kThreads * W);
-  __shared__ Factors shared;
-  Pack<W> x[kPacks];
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-    if (at >= size) continue;
-    Pack<W> g{}, m{};
-    if constexpr (Input != MomentumInput::kMomentum) g = load<W>(gradient + at);
-    if constexpr (Input != MomentumInput::kGradient) m = load<W>(momentum + at);
-#pragma unroll
-    for (int j = 0; j < W; ++j) x[u].v[j] = lmo_input<Input>(m.v[j], g.v[j], weights.x, weights.y);
-  }
-  // The tile is on its way while the partial sums are added.
-  const int lane = static_cast<int>(threadIdx.x);
-  const double total = reduce_block<kThreads>(lane < partials ? sums[lane] : 0.0, Add());
-  if (lane == 0) {
-    shared = split_factor(total, length);
-    if (norm != nullptr && tile == 0) *norm = static_cast<float>(sqrt(total));
-  }
-  __syncthreads();
-  const Factors factors = shared;
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-    if (at >= size) continue;
-#pragma unroll
-    for (int j = 0; j < W; ++j) x[u].v[j] = x[u].v[j] * factors.first * factors.second;
-    store<W>(output + at, x[u]);
-  }
+// What judge() needs of a step.
+struct Judged {
+  int first_matrix;  // counted through all steps
+  MomentumInput input;
+  int gradient_partials, momentum_partials;
+  const double *gradient_squares, *momentum_squares;
+  const float* weights;
+  ScalePair* scales;
+  float length;
+};
+
+struct AllJudged {
+  Judged step[kMaxMomentumSteps];
+  int count;
+};
+
+__device__ double sum_of(const double* values, int count) {
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += values[i];
+  return reduce_block<kThreads>(sum, Add());
 }
 
-// One block per tile, last tile first: the first pass left the end of the momentum in the L2 cache. 4 bytes read and
-// 2 written an entry in half precision; H200: 24 x 3072 x 768 in 79 us, 103 % of the copy bound, 48 x 768 x 768 in
-// 42 us, 95 %; both passes together 242 and 121 us, 100 %.
+// One block per matrix.
+__global__ void __launch_bounds__(kThreads)
+    judge_kernel(const __grid_constant__ AllJudged all, int* verdict) {
+  const int number = static_cast<int>(blockIdx.x);
+  int i = 0;
+  while (i + 1 < all.count && number >= all.step[i + 1].first_matrix) ++i;
+  const Judged& step = all.step[i];
+  const int64_t matrix = number - step.first_matrix;
+  const double squares =
+      sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
+  if (threadIdx.x == 0 && !isfinite(squares)) atomicMin(verdict, number);
+  if (step.scales == nullptr) return;
+  const double gradient = sqrt(squares);
+  double bound = gradient;
+  if (step.input != MomentumInput::kGradient) {
+    const double momentum =
+        sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
+    const double old_weight = step.weights[0], new_weight = step.weights[1];
+    bound = old_weight * momentum + new_weight * gradient;
+    if (step.input == MomentumInput::kNesterov) bound = old_weight * bound + new_weight * gradient;
+  }
+  // Some above the bound: sums and the entries themselves are rounded.
+  if (threadIdx.x == 0) step.scales[matrix] = split_factor(bound * (1 + 0x1p-20), step.length);
+}
+
+// One entry: the momentum and the LMO's input after this step.
+template <MomentumInput Input>
+__device__ __forceinline__ float2 advance(float momentum, float gradient, float2 weights) {
+  if constexpr (Input == MomentumInput::kGradient) return {0, gradient};
+  const float next = fmaf(weights.x, momentum, weights.y * gradient);
+  if constexpr (Input == MomentumInput::kMomentum) return {next, next};
+  return {next, fmaf(weights.x, next, weights.y * gradient)};
+}
+
+// Returns this thread's part of the new momentum's sum of squares, in the order of sum_squares().
+template <MomentumInput Input, int W, typename G, typename T>
+__device__ __forceinline__ double accumulate_tile(const G* gradient, float* momentum, float2 weights,
+                                                  ScalePair scale, int64_t tile, int64_t size, T* output) {
+  constexpr int kPacks = kTile / (kThreads * W);
+  constexpr bool kKeeps = Input != MomentumInput::kGradient;
+  Pack<W> g[kPacks], m[kPacks];
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    if (place<W>(tile, u) >= size) continue;
+    g[u] = load<W>(gradient + place<W>(tile, u));
+    if constexpr (kKeeps) m[u] = load<W>(momentum + place<W>(tile, u));
+  }
+  double sum = 0;
+#pragma unroll
+  for (int u = 0; u < kPacks; ++u) {
+    const int64_t at = place<W>(tile, u);
+    if (at >= size) continue;
+    Pack<W> x;
+#pragma unroll
+    for (int j = 0; j < W; ++j) {
+      const float2 next = advance<Input>(m[u].v[j], g[u].v[j], weights);
+      m[u].v[j] = next.x;
+      x.v[j] = next.y * scale.first * scale.second;
+      sum = fma(static_cast<double>(next.x), static_cast<double>(next.x), sum);
+    }
+    if constexpr (kKeeps) store<W>(momentum + at, m[u]);
+    if (output != nullptr) store<W>(output + at, x);
+  }
+  return sum;
+}
+
+// One block per tile, last tile first: measuring left the end of the gradients in the L2 cache.
 template <MomentumInput Input, typename G, typename T>
 __global__ void __launch_bounds__(kThreads)
-    write_kernel(const void* const* gradients, const float* momentum, const float* weights, int64_t size,
-                 int64_t tiles, const double* sums, int partials, float length, T* output, float* norms) {
-  const int64_t block = static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x;
-  const int64_t matrix = block / tiles;
-  const int64_t tile = block % tiles * kTile;
-  const G* gradient = nullptr;
-  if constexpr (Input != MomentumInput::kMomentum) gradient = static_cast<const G*>(gradients[matrix]);
+    accumulate_kernel(const __grid_constant__ Parts parts, const int* verdict) {
+  if (left_out(verdict)) return;
+  const Place place = find_place(parts, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
+  const Part& part = *place.part;
+  const int64_t tile = place.block * kTile, first = place.matrix * part.size;
+  const G* gradient = static_cast<const G*>(part.gradients[place.matrix]);
+  T* output = part.output == nullptr ? nullptr : static_cast<T*>(part.output) + first;
   float2 w{0, 1};
-  if constexpr (Input == MomentumInput::kNesterov) w = {weights[0], weights[1]};
-  const bool wide = size % 4 == 0 && is_aligned(gradient, 4 * sizeof(G)) && is_aligned(momentum, 16) &&
-                    is_aligned(output, 4 * sizeof(T));
-  float* norm = norms == nullptr ? nullptr : norms + matrix;
-  const float* kept = momentum + matrix * size;
-  const double* squares = sums + matrix * partials;
-  T* target = output + matrix * size;
-  if (wide) {
-    write_tile<Input, 4, G, T>(gradient, kept, w, squares, partials, length, tile, size, target, norm);
-  } else {
-    write_tile<Input, 1, G, T>(gradient, kept, w, squares, partials, length, tile, size, target, norm);
-  }
+  if constexpr (Input != MomentumInput::kGradient) w = {part.weights[0], part.weights[1]};
+  const bool wide = part.size % 4 == 0 && is_aligned(gradient, 4 * sizeof(G)) &&
+                    is_aligned(part.momentum, 16) && is_aligned(part.output, 4 * sizeof(T));
+  float* kept = part.momentum + first;
+  const ScalePair scale = output == nullptr ? ScalePair{0, 0} : part.scales[place.matrix];
+  const double sum = wide
+                         ? accumulate_tile<Input, 4, G, T>(gradient, kept, w, scale, tile, part.size, output)
+                         : accumulate_tile<Input, 1, G, T>(gradient, kept, w, scale, tile, part.size, output);
+  if (part.squares == nullptr) return;
+  const double total = reduce_block<kThreads>(sum, Add());
+  if (threadIdx.x == 0) part.squares[place.number] = total;
 }
 
 bool valid(const MomentumStep& step) {
   if (step.count < 0 || step.size < 0) return false;
-  if (step.gradient_type == ElementType::kFloat16) return false;
-  if (step.gradients == nullptr || step.partials == nullptr) return false;
+  if (step.gradient_type == ElementType::kFloat16 || step.gradients == nullptr) return false;
   return step.input == MomentumInput::kGradient || (step.momentum != nullptr && step.weights != nullptr);
 }
 
-// Calls body.operator()<Input, G>() for the step's input and gradient type.
-template <typename Body>
-void dispatch(const MomentumStep& step, Body body) {
-  const auto typed = [&]<MomentumInput Input>() {
-    step.gradient_type == ElementType::kFloat32 ? body.template operator()<Input, float>()
-                                                : body.template operator()<Input, __nv_bfloat16>();
-  };
-  switch (step.input) {
-    case MomentumInput::kGradient:
-      return typed.template operator()<MomentumInput::kGradient>();
-    case MomentumInput::kMomentum:
-      return typed.template operator()<MomentumInput::kMomentum>();
-    case MomentumInput::kNesterov:
-      return typed.template operator()<MomentumInput::kNesterov>();
+bool keeps(const MomentumStep& step) { return step.input != MomentumInput::kGradient; }
+
+bool is_empty(const MomentumStep& step) { return step.count == 0 || step.size == 0; }
+
+// Whether one launch takes the steps; those without entries may miss anything.
+bool alike(const MomentumStep* steps, int step_count) {
+  if (steps == nullptr || step_count < 1 || step_count > kMaxMomentumSteps) return false;
+  for (int i = 0; i < step_count; ++i) {
+    if (steps[i].input != steps[0].input || steps[i].gradient_type != steps[0].gradient_type) return false;
+    if (steps[i].verdict != steps[0].verdict) return false;
+    if (!is_empty(steps[i]) && !valid(steps[i])) return false;
   }
+  return true;
 }
 
-// The same with an output type.
+// Calls body.operator()<Input, G, T>() for the step's input, gradient type and output type.
 template <typename Body>
 void dispatch(const MomentumStep& step, ElementType output_type, Body body) {
-  dispatch(step, [&]<MomentumInput Input, typename G>() {
+  const auto typed = [&]<MomentumInput Input, typename G>() {
     switch (output_type) {
       case ElementType::kFloat32:
         return body.template operator()<Input, G, float>();
@@ -190,37 +242,117 @@ void dispatch(const MomentumStep& step, ElementType output_type, Body body) {
       case ElementType::kBFloat16:
         return body.template operator()<Input, G, __nv_bfloat16>();
     }
-  });
+  };
+  const auto with_input = [&]<MomentumInput Input>() {
+    step.gradient_type == ElementType::kFloat32 ? typed.template operator()<Input, float>()
+                                                : typed.template operator()<Input, __nv_bfloat16>();
+  };
+  switch (step.input) {
+    case MomentumInput::kGradient:
+      return with_input.template operator()<MomentumInput::kGradient>();
+    case MomentumInput::kMomentum:
+      return with_input.template operator()<MomentumInput::kMomentum>();
+    case MomentumInput::kNesterov:
+      return with_input.template operator()<MomentumInput::kNesterov>();
+  }
 }
 
 }  // namespace
 
-int64_t momentum_partials(int64_t size) {
-  const int64_t each = tiles_per_partial(size);
-  return each == 0 ? 0 : (tiles_of(size) + each - 1) / each;
-}
+int64_t gradient_partials(int64_t size) { return (tiles_of(size) + kTilesPerSum - 1) / kTilesPerSum; }
 
-cudaError_t accumulate_momentum(const MomentumStep& step, cudaStream_t stream) {
-  if (step.count == 0 || step.size == 0) return cudaSuccess;
-  if (!valid(step)) return cudaErrorInvalidValue;
-  const int64_t partials = momentum_partials(step.size);
-  dispatch(step, [&]<MomentumInput Input, typename G>() {
-    accumulate_kernel<Input, G><<<static_cast<unsigned>(step.count * partials), kThreads, 0, stream>>>(
-        step.gradients, step.momentum, step.weights, step.size, static_cast<int>(partials),
-        tiles_per_partial(step.size), step.partials);
-  });
+int64_t momentum_partials(int64_t size) { return tiles_of(size); }
+
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, cudaStream_t stream) {
+  Parts parts{};
+  int64_t blocks = 0;
+  if (!alike(steps, step_count)) return cudaErrorInvalidValue;
+  for (int i = 0; i < step_count; ++i) {
+    const MomentumStep& step = steps[i];
+    const int64_t partials = gradient_partials(step.size);
+    if (!is_empty(step) && step.gradient_squares == nullptr) return cudaErrorInvalidValue;
+    parts.part[i] = {.end = blocks += step.count * partials,
+                     .size = step.size,
+                     .per_matrix = static_cast<int>(partials),
+                     .gradients = step.gradients,
+                     .squares = step.gradient_squares};
+  }
+  if (blocks == 0) return cudaSuccess;
+  if (steps[0].gradient_type == ElementType::kFloat32) {
+    measure_kernel<float><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum);
+  } else {
+    measure_kernel<__nv_bfloat16>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum);
+  }
   return cudaGetLastError();
 }
 
-cudaError_t write_normalized_input(const MomentumStep& step, void* output, ElementType output_type,
-                                   float length, float* norms, cudaStream_t stream) {
-  if (step.count == 0 || step.size == 0) return cudaSuccess;
-  if (!valid(step) || output == nullptr) return cudaErrorInvalidValue;
+cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
+  if (is_empty(step) || !keeps(step)) return cudaSuccess;
+  if (!valid(step) || step.momentum_squares == nullptr) return cudaErrorInvalidValue;
   const int64_t tiles = tiles_of(step.size);
-  dispatch(step, output_type, [&]<MomentumInput Input, typename G, typename T>() {
-    write_kernel<Input, G, T><<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(
-        step.gradients, step.momentum, step.weights, step.size, tiles, step.partials,
-        static_cast<int>(momentum_partials(step.size)), length, static_cast<T*>(output), norms);
+  Parts parts{};
+  parts.part[0] = {.end = step.count * tiles,
+                   .size = step.size,
+                   .per_matrix = static_cast<int>(tiles),
+                   .momentum = step.momentum,
+                   .squares = step.momentum_squares};
+  measure_kernel<float><<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1);
+  return cudaGetLastError();
+}
+
+cudaError_t judge(const MomentumStep* steps, int step_count, int* verdict, cudaStream_t stream) {
+  if (verdict == nullptr || step_count < 0 || step_count > kMaxMomentumSteps) return cudaErrorInvalidValue;
+  AllJudged all{};
+  int64_t matrices = 0;
+  for (int i = 0; i < step_count; ++i) {
+    const MomentumStep& step = steps[i];
+    if (is_empty(step)) continue;
+    const bool complete = step.gradient_squares != nullptr &&
+                          (step.scales == nullptr || !keeps(step) || step.momentum_squares != nullptr);
+    if (!valid(step) || !complete) return cudaErrorInvalidValue;
+    all.step[all.count++] = {static_cast<int>(matrices),
+                             step.input,
+                             static_cast<int>(gradient_partials(step.size)),
+                             static_cast<int>(momentum_partials(step.size)),
+                             step.gradient_squares,
+                             step.momentum_squares,
+                             step.weights,
+                             step.scales,
+                             step.length};
+    matrices += step.count;
+  }
+  const cudaError_t error = cudaMemsetAsync(verdict, kAllFinite & 0xff, sizeof(int), stream);
+  if (error != cudaSuccess || matrices == 0) return error;
+  judge_kernel<<<static_cast<unsigned>(matrices), kThreads, 0, stream>>>(all, verdict);
+  return cudaGetLastError();
+}
+
+cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, ElementType output_type,
+                                cudaStream_t stream) {
+  Parts parts{};
+  int64_t blocks = 0;
+  if (!alike(steps, step_count)) return cudaErrorInvalidValue;
+  for (int i = 0; i < step_count; ++i) {
+    const MomentumStep& step = steps[i];
+    const bool complete = step.output == nullptr ||
+                          (step.scales != nullptr && (!keeps(step) || step.momentum_squares != nullptr));
+    if (!is_empty(step) && !complete) return cudaErrorInvalidValue;
+    const int64_t tiles = tiles_of(step.size);
+    parts.part[i] = {.end = blocks += step.count * tiles,
+                     .size = step.size,
+                     .per_matrix = static_cast<int>(tiles),
+                     .gradients = step.gradients,
+                     .momentum = step.momentum,
+                     .weights = step.weights,
+                     .scales = step.scales,
+                     .squares = keeps(step) ? step.momentum_squares : nullptr,
+                     .output = step.output};
+  }
+  if (blocks == 0) return cudaSuccess;
+  dispatch(steps[0], output_type, [&]<MomentumInput Input, typename G, typename T>() {
+    accumulate_kernel<Input, G, T>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, steps[0].verdict);
   });
   return cudaGetLastError();
 }

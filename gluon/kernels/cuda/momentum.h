@@ -1,17 +1,19 @@
-// Fused momentum: the gradients of all layers of a shape, folded into their stacked momentum by one launch, and the
-// orthogonalizer's half precision input by a second one.
+// Fused momentum of many stacks of layers, and the orthogonalizer's half precision input, without waiting for the host.
+// One launch each for all stacks:
 //
-//   M_i   <- beta M_i + (1 - beta) g_i                    for c matrices of `size` entries
+//   measure_gradients()    |g_i|^2, partial sums                                     4 bytes an entry, float32
+//   judge()                their verdict; a factor s_i for the input of each matrix
+//   accumulate_momentum()  M_i <- beta M_i + (1 - beta) g_i, output = s_i input_i, |M_i|^2 for the next step     14 bytes
+//
 //   input  = g_i                       momentum "none"
 //            M_i                       ema
 //            beta M_i + (1 - beta) g_i nesterov
-//   |input_i|^2                        summed in float64: 1e-30 and 1e30 need no special care
-//   output = input * length / |input|  zero stays zero, no epsilon
+//   s_i    = length / u_i, u_i >= |input_i|_F by the triangle inequality from |g_i| and the |M_i| before this step: the
+//            output is at most as long as asked for, and shorter only as far as momentum and gradient cancel
 //
-// accumulate_momentum() reads the gradient and reads and writes the momentum (12 bytes an entry with float32
-// gradients) and leaves one partial sum of squares a block; write_normalized_input() adds these up in a fixed order
-// and writes the output (6 bytes an entry for half precision; nesterov reads the gradient once more). Nothing waits
-// for the host. In the flow: gradient -> momentum -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
+// Sums are in float64: 1e-30 and 1e30 need no special care. Zero stays zero, no epsilon. Nothing is changed before all
+// gradients have been judged: where one is not finite, verdict.h, the step is left out. In the flow: gradient -> momentum
+// -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
 
 #pragma once
 
@@ -25,6 +27,11 @@ namespace gluon::cuda {
 
 enum class MomentumInput { kGradient, kMomentum, kNesterov };
 
+/// Two factors whose product may be extreme: x * first stays finite and normal wherever the result matters.
+struct ScalePair {
+  float first, second;
+};
+
 /// Pointers are to device memory. An address that is not divisible by 16, or a size not divisible by 4, is allowed
 /// and slower.
 struct MomentumStep {
@@ -34,21 +41,37 @@ struct MomentumStep {
   const void* const* gradients = nullptr;             // c pointers
   ElementType gradient_type = ElementType::kFloat32;  // or kBFloat16
   float* momentum = nullptr;                          // (c, size); null for kGradient
-  const float* weights = nullptr;  // {beta, 1 - beta}, read when the kernel runs; null for kGradient
-  double* partials = nullptr;      // scratch, (c, momentum_partials(size))
+  const float* weights = nullptr;      // {beta, 1 - beta}, read when the kernel runs; null for kGradient
+  double* gradient_squares = nullptr;  // (c, gradient_partials(size))
+  double* momentum_squares = nullptr;  // (c, momentum_partials(size)); of M as it is between steps
+  ScalePair* scales = nullptr;         // (c)
+  void* output = nullptr;              // (c, size); null: only the momentum is updated
+  float length = 1;                    // Frobenius norm of the output, at most
+  const int* verdict = nullptr;        // null: nothing is left out
 };
 
 /// Partial sums a matrix of `size` entries needs; depends on nothing else.
+int64_t gradient_partials(int64_t size);
 int64_t momentum_partials(int64_t size);
 
-/// Updates the momentum (nothing for kGradient) and writes the partial sums of squares of the LMO's input.
-/// cudaErrorInvalidValue for missing pointers, negative sizes and other gradient types.
-cudaError_t accumulate_momentum(const MomentumStep& step, cudaStream_t stream);
+/// At most this many steps go together.
+inline constexpr int kMaxMomentumSteps = 64;
 
-/// Writes output (c, size) in `output_type`: the LMO's input, each matrix with Frobenius norm `length`. Call it after
-/// accumulate_momentum() on the same stream. `norms` (c), the norms before that, may be null. A matrix with a NaN or
-/// an infinite entry becomes NaN.
-cudaError_t write_normalized_input(const MomentumStep& step, void* output, ElementType output_type,
-                                   float length, float* norms, cudaStream_t stream);
+/// Writes gradient_squares. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types, and steps
+/// of different gradient types, inputs or verdicts, here and below.
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, cudaStream_t stream);
+
+/// Writes momentum_squares: once, before the first step with this momentum. accumulate_momentum() keeps them up to date,
+/// to the bit.
+cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
+
+/// Writes the scales of all steps, those with a null `scales` left out, and to `verdict` the number of the first matrix
+/// (counted through all steps) whose gradient is not finite, or kAllFinite of verdict.h.
+cudaError_t judge(const MomentumStep* steps, int step_count, int* verdict, cudaStream_t stream);
+
+/// Updates the momentum (nothing for kGradient) and its squares, and writes the outputs in `output_type`. Scales and
+/// squares are not needed without an output.
+cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, ElementType output_type,
+                                cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -141,6 +141,7 @@ class Planner {
       if (z != q) release(z);
     }
     append_multiplication(q, factor, target, first);
+    if (end == options_.steps) plan_.products.back().target = stack_.target;
     release(q);
     x_ = target;
   }

@@ -33,6 +33,9 @@ struct OrthogonalizeStack {
   ElementType input_type = ElementType::kFloat16;  // or kFloat32
   int64_t row_stride = 0, matrix_stride = 0;       // of the input, in entries; kFloat16: rules of HalfStack
   HalfStack output;                                // (count, rows, columns); may not overlap the input
+  Product::Target
+      target;  // given: the polar factors move these matrices instead, the output is scratch memory;
+               // columns divisible by 64
 };
 
 struct OrthogonalizeOptions {
@@ -56,7 +59,7 @@ bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOption
 size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
                                const OrthogonalizeOptions& options);
 
-/// Writes the polar factors. `workspace`: device memory, address divisible by 256. cudaErrorInvalidValue for missing
+/// Writes the polar factors, or moves the targets by them. `workspace`: device memory, address divisible by 256. cudaErrorInvalidValue for missing
 /// pointers, misaligned strides, empty shapes, no coefficients and a workspace that is too small;
 /// cudaErrorNotSupported before compute capability 9.0.
 cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,

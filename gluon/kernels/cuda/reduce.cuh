@@ -14,14 +14,6 @@ struct Add {
   }
 };
 
-/// The larger one; NaN if either is.
-struct Larger {
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return (a > b || a != a) ? a : b;
-  }
-};
-
 /// `value` combined over each group of `Lanes` neighbouring lanes (a power of two); every lane gets the result.
 template <int Lanes, typename T, typename Op>
 __device__ inline T reduce_lanes(T value, Op op) {

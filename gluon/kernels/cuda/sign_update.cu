@@ -1,6 +1,7 @@
 #include "gluon/kernels/cuda/sign_update.h"
 
 #include "gluon/kernels/cuda/vector_io.cuh"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 namespace {
@@ -57,7 +58,8 @@ template <MomentumInput Input, typename G>
 __global__ void __launch_bounds__(kThreads)
     sign_kernel(const void* const* gradients, float* momentum, const float* weights, float* const* parameters,
                 void* const* copies, const float* radii, float direction_factor, float decay, int64_t size,
-                int64_t tiles) {
+                int64_t tiles, const int* verdict) {
+  if (left_out(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;
   const G* gradient = static_cast<const G*>(gradients[matrix]);
@@ -93,7 +95,7 @@ cudaError_t update_by_sign(const SignUpdate& update, cudaStream_t stream) {
   const auto launch = [&]<MomentumInput Input, typename G>() {
     sign_kernel<Input, G><<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
         update.gradients, update.momentum, update.weights, update.parameters, update.copies, update.radii,
-        update.direction_factor, update.decay, update.size, tiles);
+        update.direction_factor, update.decay, update.size, tiles, update.verdict);
   };
   const auto typed = [&]<MomentumInput Input>() {
     update.gradient_type == ElementType::kFloat32 ? launch.template operator()<Input, float>()

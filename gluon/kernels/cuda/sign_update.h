@@ -32,6 +32,7 @@ struct SignUpdate {
   const float* radii = nullptr;                       // (c)
   float direction_factor = -1;                        // s
   float decay = 0;
+  const int* verdict = nullptr;  // see verdict.h
 };
 
 /// Updates momentum and parameters. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types.

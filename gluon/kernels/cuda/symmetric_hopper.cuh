@@ -26,8 +26,14 @@ __device__ __forceinline__ void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+/// Arrives at the same barrier of block `rank` of the cluster.
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
 }
 
 /// Arrives, and announces `bytes` that copies will bring.
@@ -81,6 +87,22 @@ __device__ __forceinline__ void warpgroup_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
+// ---- clusters
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of all blocks of the cluster.
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;\n" ::
+          : "memory");
+}
+
 // ---- tensor copies
 
 /// Loads the map's box at (x, y, z); what lies outside the tensor is zero.
@@ -91,6 +113,16 @@ __device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map
       "%5}], "
       "[%2];" ::"r"(target),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+/// As load_box(), into the same place of both blocks of a cluster of two, telling the barrier of each.
+__device__ __forceinline__ void load_box_to_both(uint32_t target, const CUtensorMap* map, uint32_t barrier,
+                                                 int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(target),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(static_cast<uint16_t>(3))
       : "memory");
 }
 
@@ -149,6 +181,11 @@ __device__ __forceinline__ float2 unpack_half(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
 
+/// *target += (a, b), in the L2 cache; the address is divisible by 8.
+__device__ __forceinline__ void add_pair(float* target, float a, float b) {
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(target), "f"(a), "f"(b) : "memory");
+}
+
 // ---- order between blocks: what the copy engine stored here is loaded by the copy engine there
 
 /// After store_wait_all(): counts one up, visibly after this thread's stores and what it has synchronised with.
@@ -157,15 +194,12 @@ __device__ __forceinline__ void publish(int* counter) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-/// Waits until the counter has reached `count`; later loads of the copy engine see what was published.
-__device__ __forceinline__ void await_count(const int* counter, int count) {
+/// Whether the counter has reached `count`; then later loads of the copy engine see what was published.
+__device__ __forceinline__ bool has_reached(const int* counter, int count) {
   int seen;
-  for (;;) {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
-    if (seen >= count) break;
-    __nanosleep(64);
-  }
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
+  return seen >= count;
 }
 
 // ---- warpgroup products

@@ -53,6 +53,15 @@ struct Product {
   int bound_side = 0;
   float safety = 1;
   int alpha_power = 0, addend_power = 0;
+
+  // kLeft and kRight with n divisible by 64: C, rounded to half precision, is not stored but added to float32 matrices (m, n),
+  // contiguous, T_i += factor radii_i C_i. c then says its shape only.
+  struct Target {
+    float* const* matrices = nullptr;  // count pointers in device memory, divisible by 8; null: C is stored
+    const float* radii = nullptr;
+    float factor = 1;
+    const int* verdict = nullptr;  // see verdict.h
+  } target;
 };
 
 /// In one launch: products, and different stacks (same memory, another shape counts again) among their operands.

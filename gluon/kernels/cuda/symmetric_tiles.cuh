@@ -1,12 +1,11 @@
 // Which tiles a launch of products consists of, and which one has a given number.
 //
-// A product's result is cut into tiles of 128 x 256. Of a symmetric one row i (128 rows) needs the columns up to its
-// diagonal block: pairs of blocks as full tiles, and for even i the diagonal block alone as a half tile of 128 x 128.
+// A product's result is cut into tiles of 256 x 256, one for a cluster of two blocks: each computes 128 rows of it. Of a
+// symmetric result only the tiles on and below the diagonal are computed:
 //
-//   0 |h              h half tile, F full tile, D full tile that ends with the diagonal block
-//   1 |DD             768 x 768 (six rows): 9 full and 3 half tiles instead of 18 full ones
-//   2 |FFh
-//   3 |FFDD
+//   0 |0            768 x 768: six tiles instead of nine
+//   1 |1 2
+//   2 |3 4 5
 
 #pragma once
 
@@ -16,7 +15,7 @@
 
 namespace gluon::cuda::tiles {
 
-inline constexpr int kTileRows = 128, kTileColumns = 256, kDepth = 64;
+inline constexpr int kTile = 256, kBlockRows = 128, kDepth = 64;
 
 enum class Layout : int8_t { kAlongDepth, kAcrossDepth, kMixed };  // of A and B in memory; mixed: B across
 
@@ -35,78 +34,74 @@ struct Arguments {
   const int* wait_for;  // per matrix: warpgroups that have finished a tile of the previous product, or null
   int wait_count;       // all of them
   int* done;            // the same of this product, or null
+  int rows, columns;    // of a target
+  float* const* targets;
+  const float* radii;
+  const int* verdict;
+  float target_factor;
 };
 
-// Tiles of the matrices [first_matrix, ...) of one product, numbered up to `end` in the launch: all of a matrix one
-// after another, or only its full or its half tiles.
-enum class Part { kAll, kFull, kHalf };
-
+// The tiles of neighbouring matrices of one product, numbered up to `end` in the launch, a matrix after another.
 struct Segment {
-  int end, product, first_matrix, per_matrix;
-  Part part;
+  int end;
+  int16_t product, first_matrix;
 };
+inline constexpr int kMaxSegments = 1000;
 
-// Up to three segments where a chain ends, else one. Kernel parameters may be 32764 bytes.
+// Kernel parameters may be 32764 bytes.
 struct Launch {
   CUtensorMap maps[kMaxOperands];
   Arguments product[kMaxProducts];
-  Segment segment[kMaxProducts + 32];
+  Segment segment[kMaxSegments];
   int tiles;
-  int* counter;
 };
 static_assert(sizeof(Launch) <= 32764);
 
-struct Tile {
-  int product, matrix, index;  // index among the matrix's tiles
-  int row, column;             // first entry
-  bool half, diagonal;         // the diagonal block alone; a full tile that ends with it
+__host__ __device__ inline int lower_tiles(int side) { return side * (side + 1) / 2; }
+
+// Two registers: the kernel has none to spare.
+class Tile {
+ public:
+  Tile() = default;
+  __device__ Tile(int product, int matrix, int row, int column)
+      : product_matrix_(product << 16 | matrix), row_column_(row << 16 | column) {}
+
+  __device__ int product() const { return static_cast<int>(product_matrix_ >> 16); }
+  __device__ int matrix() const { return static_cast<int>(product_matrix_ & 0xffff); }
+
+  // First entry.
+  __device__ int row() const { return kTile * static_cast<int>(row_column_ >> 16); }
+  __device__ int column() const { return kTile * static_cast<int>(row_column_ & 0xffff); }
+  __device__ bool on_diagonal() const { return row() == column(); }
+
+  // Among those of a symmetric matrix.
+  __device__ int index() const { return lower_tiles(row() / kTile) + column() / kTile; }
+
+ private:
+  uint32_t product_matrix_, row_column_;
 };
 
-// Full tiles of a symmetric matrix with `blocks` rows of tiles: row i has (i + 1) / 2.
-__host__ __device__ inline int full_tiles(int blocks) {
-  const int pairs = blocks / 2;
-  return blocks % 2 == 0 ? pairs * pairs : pairs * (pairs + 1);
-}
+inline constexpr int kMaxMatrices = 0x7fff;
 
-// `segment` is where the caller's previous tile was found, 0 at first: a block's tiles have growing numbers.
-__device__ inline Tile find_tile(const Launch& launch, int index, int& segment_index) {
-  while (index >= launch.segment[segment_index].end) ++segment_index;
-  const int begin = segment_index == 0 ? 0 : launch.segment[segment_index - 1].end;
-  const Segment& segment = launch.segment[segment_index];
-  const Arguments& product = launch.product[segment.product];
-  Tile tile;
-  tile.product = segment.product;
-  const int matrix = (index - begin) / segment.per_matrix;
-  tile.index = (index - begin) - matrix * segment.per_matrix;
-  tile.matrix = segment.first_matrix + matrix;
-  const int full = product.symmetric ? full_tiles(product.row_tiles) : product.tiles;
-  if (segment.part == Part::kHalf) tile.index += full;
-  tile.half = tile.index >= full;
-  tile.diagonal = false;
-  int row, column;  // in units of 128 rows and 256 columns
-  if (!product.symmetric) {
-    // The shorter side runs fastest: what the multiprocessors share at a time stays in L2.
-    const bool rows_first = product.row_tiles < product.column_tiles;
-    const int side = rows_first ? product.row_tiles : product.column_tiles;
-    const int slow = tile.index / side, fast = tile.index - slow * side;
-    row = rows_first ? fast : slow;
-    column = rows_first ? slow : fast;
-  } else if (tile.half) {
-    column = tile.index - full;
-    row = 2 * column;
-  } else {
-    // Rows 2r - 1 and 2r have r full tiles each, r (r - 1) come before them.
-    int r = static_cast<int>((1 + sqrtf(1 + 4.0f * tile.index)) / 2);
-    while (r * (r - 1) > tile.index) --r;
-    while (r * (r + 1) <= tile.index) ++r;
-    const int rest = tile.index - r * (r - 1);
-    row = rest < r ? 2 * r - 1 : 2 * r;
-    column = rest < r ? rest : rest - r;
-    tile.diagonal = row == 2 * r - 1 && column == r - 1;
+// `segment` is that of the caller's previous tile, 0 at first: a block's tiles have growing numbers.
+__device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int& segment) {
+  while (number >= launch.segment[segment].end) ++segment;
+  const int product = launch.segment[segment].product;
+  const Arguments& arguments = launch.product[product];
+  const int inside = number - (segment == 0 ? 0 : launch.segment[segment - 1].end);
+  const int place = inside / arguments.tiles, index = inside - place * arguments.tiles;
+  const int matrix = launch.segment[segment].first_matrix + place;
+  if (arguments.symmetric) {
+    int row = static_cast<int>((sqrtf(1 + 8.0f * index) - 1) / 2);
+    while (lower_tiles(row) > index) --row;
+    while (lower_tiles(row + 1) <= index) ++row;
+    return {product, matrix, row, index - lower_tiles(row)};
   }
-  tile.row = row * kTileRows;
-  tile.column = column * kTileColumns;
-  return tile;
+  // The shorter side runs fastest: what the multiprocessors share at a time stays in L2.
+  const bool rows_first = arguments.row_tiles < arguments.column_tiles;
+  const int side = rows_first ? arguments.row_tiles : arguments.column_tiles;
+  const int slow = index / side, fast = index - slow * side;
+  return {product, matrix, rows_first ? fast : slow, rows_first ? slow : fast};
 }
 
 }  // namespace gluon::cuda::tiles

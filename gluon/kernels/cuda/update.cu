@@ -1,6 +1,7 @@
 #include "gluon/kernels/cuda/update.h"
 
 #include "gluon/kernels/cuda/vector_io.cuh"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 namespace {
@@ -37,7 +38,8 @@ __device__ __forceinline__ void move_tile(float* parameter, __nv_bfloat16* copy,
 template <typename D>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(float* const* parameters, void* const* copies, const D* directions, const float* radii,
-                  float direction_factor, float decay, int64_t size, int64_t tiles) {
+                  float direction_factor, float decay, int64_t size, int64_t tiles, const int* verdict) {
+  if (left_out(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;
   float* parameter = parameters[matrix];
@@ -67,7 +69,7 @@ cudaError_t update_parameters(const ParameterUpdate& update, cudaStream_t stream
   const auto launch = [&]<typename D>() {
     update_kernel<D><<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
         update.parameters, update.copies, static_cast<const D*>(update.directions), update.radii,
-        update.direction_factor, update.decay, update.size, tiles);
+        update.direction_factor, update.decay, update.size, tiles, update.verdict);
   };
   switch (update.direction_type) {
     case ElementType::kFloat32:

@@ -28,6 +28,7 @@ struct ParameterUpdate {
   const float* radii = nullptr;  // (c), read when the kernel runs
   float direction_factor = -1;   // s
   float decay = 0;
+  const int* verdict = nullptr;  // see verdict.h
 };
 
 /// Moves the parameters. cudaErrorInvalidValue for missing pointers and negative sizes.

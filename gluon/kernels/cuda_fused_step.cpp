@@ -1,0 +1,379 @@
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+
+#include "gluon/check.h"
+#include "gluon/kernels/cuda/momentum.h"
+#include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/cuda/sign_update.h"
+#include "gluon/kernels/cuda/update.h"
+#include "gluon/kernels/cuda/verdict.h"
+#include "gluon/kernels/cuda_check.h"
+#include "gluon/kernels/fused_step.h"
+#include "gluon/kernels/mirror.h"
+
+namespace gluon::kernels {
+namespace {
+
+constexpr std::size_t kMostPieces = 8;  // that orthogonalize() takes in one launch
+
+int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
+
+bool is_sign(const FusedStack& stack) { return stack.direction == FusedStack::Direction::kSign; }
+
+// The last product can add to the parameters itself; it cannot shrink them.
+bool moved_by_iteration(const FusedStack& stack) {
+  return stack.decay == 0 && stack.momentum.size(2) % 64 == 0;
+}
+
+// Matrices [first, first + count) of a stack.
+struct Piece {
+  std::size_t stack;
+  int64_t first, count;
+};
+
+}  // namespace
+
+struct FusedStep::Device {
+  Device(std::vector<FusedStack> all, const QuinticIteration* iteration, int64_t scratch_bytes);
+  ~Device();
+
+  void send(std::span<const Inputs> inputs);
+  void measure_momentum(cudaStream_t stream);
+  void enqueue(cudaStream_t stream);
+  void report_verdict(cudaStream_t stream);
+  void capture();
+
+  cuda::MomentumStep momentum_step(const Piece& piece) const;
+  float* const* parameters(const Piece& piece) const;
+  const float* radii(const Piece& piece) const;
+  void move_chunk(std::span<const Piece> chunk, cudaStream_t stream);
+  void move_by_sign(std::size_t stack, cudaStream_t stream);
+  void plan_chunks(int64_t scratch_bytes);
+  std::vector<cuda::OrthogonalizeStack> half_stacks(std::span<const Piece> chunk, char* memory) const;
+  int64_t chunk_bytes(std::span<const Piece> chunk) const;
+
+  std::vector<FusedStack> stacks;
+  std::vector<int64_t> first_matrix;  // of each stack, and the total
+  std::vector<int64_t> first_gradient_sum, first_momentum_sum;
+  std::vector<Quintic> coefficients;
+  cuda::OrthogonalizeOptions options;
+  std::vector<std::vector<Piece>> chunks;
+
+  std::optional<Mirror<int64_t>> tables;  // gradients, then parameters
+  std::optional<Mirror<float>> scalars;   // {beta, 1 - beta} of each stack, then the radii
+  at::Tensor gradient_squares, momentum_squares, scales, verdict, scratch;
+  bool momentum_measured = false;
+  at::Tensor found;  // the verdict on the host, pinned
+  cudaStream_t aside = at::cuda::getStreamFromPool();
+  cudaEvent_t decided = nullptr, judged = nullptr, reported = nullptr;
+  bool pending = false;  // a verdict is under way
+
+  int64_t runs = 0;
+  cudaGraphExec_t graph = nullptr;
+};
+
+FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* iteration,
+                          int64_t scratch_bytes)
+    : stacks(std::move(all)) {
+  GLUON_CHECK(!stacks.empty(), "FusedStep: expected at least one stack, got none");
+  const c10::cuda::CUDAGuard guard(stacks[0].momentum.device());
+  for (auto* list : {&first_matrix, &first_gradient_sum, &first_momentum_sum}) list->push_back(0);
+  for (const FusedStack& stack : stacks) {
+    const int64_t count = stack.momentum.size(0), size = entries(stack.momentum);
+    first_matrix.push_back(first_matrix.back() + count);
+    first_gradient_sum.push_back(first_gradient_sum.back() + count * cuda::gradient_partials(size));
+    first_momentum_sum.push_back(first_momentum_sum.back() + count * cuda::momentum_partials(size));
+  }
+  if (iteration != nullptr) {
+    const QuinticPlan plan = iteration->plan(1, 1);  // coefficients and safety are those of any shape
+    coefficients = plan.coefficients;
+    options = {.coefficients = coefficients.data(),
+               .steps = static_cast<int>(coefficients.size()),
+               .safety = plan.safety};
+  }
+  const at::TensorOptions float32 = stacks[0].momentum.options();
+  tables.emplace(2 * first_matrix.back(), float32.dtype(at::kLong));
+  scalars.emplace(2 * static_cast<int64_t>(stacks.size()) + first_matrix.back(), float32);
+  gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
+  momentum_squares = at::empty({first_momentum_sum.back()}, float32.dtype(at::kDouble));
+  scales = at::empty({first_matrix.back(), 2}, float32);
+  verdict = at::empty({1}, float32.dtype(at::kInt));
+  found = at::empty({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
+  for (cudaEvent_t* event : {&decided, &judged, &reported}) {
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  plan_chunks(scratch_bytes);
+}
+
+FusedStep::Device::~Device() {
+  for (const cudaEvent_t event : {decided, judged, reported}) {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  if (graph != nullptr) cudaGraphExecDestroy(graph);
+}
+
+// As few chunks as the scratch memory allows.
+void FusedStep::Device::plan_chunks(int64_t scratch_bytes) {
+  std::vector<Piece> chunk;
+  int64_t most = 0;
+  const auto close = [&] {
+    if (chunk.empty()) return;
+    most = std::max(most, chunk_bytes(chunk));
+    chunks.push_back(std::exchange(chunk, {}));
+  };
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    if (is_sign(stacks[i])) continue;
+    const int64_t count = stacks[i].momentum.size(0);
+    for (int64_t first = 0; first < count;) {
+      chunk.push_back({i, first, 1});
+      if (chunk.size() > 1 && (chunk.size() > kMostPieces || chunk_bytes(chunk) > scratch_bytes)) {
+        chunk.pop_back();
+        close();
+        continue;
+      }
+      Piece& piece = chunk.back();
+      // Bytes grow almost evenly with the count.
+      int64_t low = 1;
+      for (int64_t high = count - first; low < high;) {
+        piece.count = (low + high + 1) / 2;
+        if (chunk_bytes(chunk) <= scratch_bytes) {
+          low = piece.count;
+        } else {
+          high = piece.count - 1;
+        }
+      }
+      piece.count = low;
+      first += low;
+      if (first < count) close();
+    }
+  }
+  close();
+  scratch = at::empty({most}, stacks[0].momentum.options().dtype(at::kByte));
+}
+
+int64_t FusedStep::Device::chunk_bytes(std::span<const Piece> chunk) const {
+  int64_t bytes = 0;
+  for (const Piece& piece : chunk) bytes += 4 * piece.count * entries(stacks[piece.stack].momentum);
+  const auto half = half_stacks(chunk, nullptr);
+  return round_up(bytes) + static_cast<int64_t>(cuda::orthogonalize_workspace(
+                               half.data(), static_cast<int>(half.size()), options));
+}
+
+// Inputs and outputs of the iteration lie one after another at the beginning of the scratch memory.
+std::vector<cuda::OrthogonalizeStack> FusedStep::Device::half_stacks(std::span<const Piece> chunk,
+                                                                     char* memory) const {
+  std::vector<cuda::OrthogonalizeStack> half;
+  for (const Piece& piece : chunk) {
+    const at::Tensor& momentum = stacks[piece.stack].momentum;
+    const int64_t size = entries(momentum), bytes = 2 * piece.count * size;
+    half.push_back({.count = static_cast<int>(piece.count),
+                    .rows = static_cast<int>(momentum.size(1)),
+                    .columns = static_cast<int>(momentum.size(2)),
+                    .input = memory,
+                    .input_type = cuda::ElementType::kFloat16,
+                    .row_stride = momentum.size(2),
+                    .matrix_stride = size,
+                    .output = {reinterpret_cast<__half*>(memory + bytes), momentum.size(2), size}});
+    memory += 2 * bytes;
+  }
+  return half;
+}
+
+void FusedStep::Device::send(std::span<const Inputs> inputs) {
+  std::vector<int64_t> addresses;
+  std::vector<float> values;
+  for (const Inputs& input : inputs) {
+    for (const void* address : input.gradients) addresses.push_back(reinterpret_cast<int64_t>(address));
+    values.push_back(static_cast<float>(input.beta));
+    values.push_back(static_cast<float>(1 - input.beta));
+  }
+  for (const Inputs& input : inputs) {
+    for (const void* address : input.parameters) addresses.push_back(reinterpret_cast<int64_t>(address));
+    values.insert(values.end(), input.parameters.size(), static_cast<float>(input.radius));
+  }
+  tables->send(std::move(addresses));
+  scalars->send(std::move(values));
+}
+
+cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
+  const FusedStack& stack = stacks[piece.stack];
+  const int64_t size = entries(stack.momentum);
+  const int64_t matrix = first_matrix[piece.stack] + piece.first;
+  return {.count = piece.count,
+          .size = size,
+          .input = stack.nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum,
+          .gradients = reinterpret_cast<const void* const*>(tables->data()) + matrix,
+          .momentum = stack.momentum.data_ptr<float>() + piece.first * size,
+          .weights = scalars->data() + 2 * piece.stack,
+          .gradient_squares = gradient_squares.data_ptr<double>() + first_gradient_sum[piece.stack] +
+                              piece.first * cuda::gradient_partials(size),
+          .momentum_squares = momentum_squares.data_ptr<double>() + first_momentum_sum[piece.stack] +
+                              piece.first * cuda::momentum_partials(size),
+          .scales = is_sign(stack) ? nullptr
+                                   : reinterpret_cast<cuda::ScalePair*>(scales.data_ptr<float>()) + matrix,
+          .length = cuda::orthogonalize_input_length(static_cast<int>(stack.momentum.size(1)),
+                                                     static_cast<int>(stack.momentum.size(2))),
+          .verdict = verdict.data_ptr<int>()};
+}
+
+float* const* FusedStep::Device::parameters(const Piece& piece) const {
+  const int64_t matrix = first_matrix[piece.stack] + piece.first;
+  return reinterpret_cast<float* const*>(tables->data()) + first_matrix.back() + matrix;
+}
+
+const float* FusedStep::Device::radii(const Piece& piece) const {
+  return scalars->data() + 2 * stacks.size() + first_matrix[piece.stack] + piece.first;
+}
+
+void FusedStep::Device::measure_momentum(cudaStream_t stream) {
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    if (is_sign(stacks[i])) continue;
+    const Piece all{i, 0, stacks[i].momentum.size(0)};
+    check(cuda::measure_momentum(momentum_step(all), stream), "measure_momentum");
+  }
+}
+
+void FusedStep::Device::enqueue(cudaStream_t stream) {
+  std::vector<cuda::MomentumStep> steps;
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    steps.push_back(momentum_step({i, 0, stacks[i].momentum.size(0)}));
+  }
+  const auto count = static_cast<int>(steps.size());
+  check(cuda::measure_gradients(steps.data(), count, stream), "measure_gradients");
+  check(cuda::judge(steps.data(), count, verdict.data_ptr<int>(), stream), "judge");
+  report_verdict(stream);
+  for (const auto& chunk : chunks) move_chunk(chunk, stream);
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    if (is_sign(stacks[i])) move_by_sign(i, stream);
+  }
+  check(cudaStreamWaitEvent(stream, reported, 0), "cudaStreamWaitEvent");
+}
+
+// Beside what follows: a copy to the host takes as long as a small kernel.
+void FusedStep::Device::report_verdict(cudaStream_t stream) {
+  check(cudaEventRecord(decided, stream), "cudaEventRecord");
+  check(cudaStreamWaitEvent(aside, decided, 0), "cudaStreamWaitEvent");
+  check(cudaMemcpyAsync(found.data_ptr(), verdict.data_ptr(), sizeof(int), cudaMemcpyDeviceToHost, aside),
+        "the copy of the verdict");
+  check(cudaEventRecordWithFlags(judged, aside,
+                                 is_capturing(aside) ? cudaEventRecordExternal : cudaEventRecordDefault),
+        "cudaEventRecord");
+  check(cudaEventRecord(reported, aside), "cudaEventRecord");
+}
+
+void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t stream) {
+  char* memory = static_cast<char*>(scratch.data_ptr());
+  std::vector<cuda::OrthogonalizeStack> half = half_stacks(chunk, memory);
+  std::vector<cuda::MomentumStep> steps;
+  int64_t used = 0;
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    steps.push_back(momentum_step(chunk[i]));
+    steps.back().output = const_cast<void*>(half[i].input);
+    used += 4 * half[i].count * half[i].matrix_stride;
+    const FusedStack& stack = stacks[chunk[i].stack];
+    if (!moved_by_iteration(stack)) continue;
+    half[i].target = {.matrices = parameters(chunk[i]),
+                      .radii = radii(chunk[i]),
+                      .factor = static_cast<float>(-stack.factor),
+                      .verdict = verdict.data_ptr<int>()};
+  }
+  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), cuda::ElementType::kFloat16,
+                                  stream),
+        "accumulate_momentum");
+  used = round_up(used);
+  check(cuda::orthogonalize(half.data(), static_cast<int>(half.size()), options, memory + used,
+                            static_cast<std::size_t>(scratch.size(0) - used), stream),
+        "orthogonalize");
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const FusedStack& stack = stacks[chunk[i].stack];
+    if (moved_by_iteration(stack)) continue;
+    check(cuda::update_parameters({.count = chunk[i].count,
+                                   .size = half[i].matrix_stride,
+                                   .parameters = parameters(chunk[i]),
+                                   .directions = half[i].output.data,
+                                   .direction_type = cuda::ElementType::kFloat16,
+                                   .radii = radii(chunk[i]),
+                                   .direction_factor = static_cast<float>(-stack.factor),
+                                   .decay = static_cast<float>(stack.decay),
+                                   .verdict = verdict.data_ptr<int>()},
+                                  stream),
+          "update_parameters");
+  }
+}
+
+void FusedStep::Device::move_by_sign(std::size_t index, cudaStream_t stream) {
+  const FusedStack& stack = stacks[index];
+  const Piece all{index, 0, stack.momentum.size(0)};
+  const cuda::MomentumStep step = momentum_step(all);
+  check(cuda::update_by_sign({.count = step.count,
+                              .size = step.size,
+                              .input = step.input,
+                              .gradients = step.gradients,
+                              .momentum = step.momentum,
+                              .weights = step.weights,
+                              .parameters = parameters(all),
+                              .radii = radii(all),
+                              .direction_factor = static_cast<float>(-stack.factor),
+                              .decay = static_cast<float>(stack.decay),
+                              .verdict = step.verdict},
+                             stream),
+        "update_by_sign");
+}
+
+void FusedStep::Device::capture() {
+  // The current stream may be one that cannot be captured.
+  const cudaStream_t stream = at::cuda::getStreamFromPool();
+  cudaGraph_t captured = nullptr;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  enqueue(stream);
+  check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
+  check(cudaGraphInstantiate(&graph, captured, 0), "cudaGraphInstantiate");
+  cudaGraphDestroy(captured);
+}
+
+FusedStep::FusedStep(std::vector<FusedStack> stacks, const QuinticIteration* iteration, int64_t scratch_bytes)
+    : device_(std::make_unique<Device>(std::move(stacks), iteration, scratch_bytes)) {}
+
+FusedStep::~FusedStep() = default;
+
+void FusedStep::run(std::span<const Inputs> inputs) {
+  Device& device = *device_;
+  const c10::cuda::CUDAGuard guard(device.verdict.device());
+  const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+  device.send(inputs);
+  if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
+  const bool captured = is_capturing(stream);
+  if (!captured && device.runs == 1) device.capture();
+  if (!captured && device.graph != nullptr) {
+    check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");
+  } else {
+    device.enqueue(stream);
+  }
+  device.pending = !captured;
+  ++device.runs;
+}
+
+void FusedStep::momentum_changed() {
+  device_->pending = false;
+  device_->momentum_measured = false;
+}
+
+std::optional<FusedStep::Place> FusedStep::verdict() const {
+  const Device& device = *device_;
+  if (!device.pending) return {};
+  check(cudaEventSynchronize(device.judged), "cudaEventSynchronize");
+  const int found = *device.found.data_ptr<int>();
+  if (found == cuda::kAllFinite) return {};
+  const auto after = std::upper_bound(device.first_matrix.begin(), device.first_matrix.end(), found);
+  const auto stack = static_cast<std::size_t>(after - device.first_matrix.begin()) - 1;
+  return Place{stack, static_cast<std::size_t>(found - device.first_matrix[stack])};
+}
+
+void FusedStep::forget() { device_->pending = false; }
+
+}  // namespace gluon::kernels

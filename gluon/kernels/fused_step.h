@@ -1,0 +1,74 @@
+// FusedStep: a whole optimizer step of many stacks on a Hopper GPU, without waiting for the host.
+//
+//   measure         |g|^2 of all layers: the verdict on their gradients, and a bound on the iteration's input
+//   then, a chunk of matrices after another (scratch memory is limited):
+//   accumulate      momentum, and the iteration's float16 input
+//   orthogonalize   all shapes of the chunk in one launch; without decay its last product moves the parameters
+//   update          X_i <- (1 - decay t_i) X_i + t_i D_i, with decay
+//   and sign layers momentum, sign and update in one pass
+//
+// Where a gradient holds NaN or Inf nothing moves; verdict() tells later. From its second run on the step is one CUDA
+// graph: what changes between steps (addresses of gradients, radii, beta) lies in device memory that is sent before
+// it. Results do not depend on scheduling: two runs give the same bits.
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+
+namespace gluon::kernels {
+
+inline constexpr std::size_t kMaxFusedStacks = 64;
+
+/// Matrices of one shape that one rule moves.
+struct FusedStack {
+  enum class Direction { kPolar, kSign };
+
+  Direction direction = Direction::kPolar;
+  double factor = 1;  // D = -factor polar(input) or -factor sign(input)
+  double decay = 0;
+  bool nesterov = false;
+  at::Tensor momentum;  // (c, m, n) float32, contiguous; kPolar: n divisible by 8
+};
+
+class FusedStep {
+ public:
+  /// What a stack needs for one run: addresses of contiguous float32 memory, c each, on the momentum's device.
+  struct Inputs {
+    std::vector<const void*> gradients, parameters;
+    double radius = 0;
+    double beta = 0;
+  };
+
+  struct Place {
+    std::size_t stack, matrix;
+  };
+
+  /// `iteration` is that of all kPolar stacks, null without one. `scratch_bytes` limits the memory of the iteration; a
+  /// single matrix may need more. Throws InputError without kernels.
+  FusedStep(std::vector<FusedStack> stacks, const QuinticIteration* iteration, int64_t scratch_bytes);
+  ~FusedStep();
+
+  /// Puts the step on the current stream; `inputs` one by one as the stacks.
+  void run(std::span<const Inputs> inputs);
+
+  /// Waits for the last run's measuring, not for its end: the first matrix with a gradient that is not finite. Nothing
+  /// when there is none, when it was forgotten, or when the run went into someone else's graph.
+  std::optional<Place> verdict() const;
+  void forget();
+
+  /// Says that the momentum was changed from outside; forgets the last run.
+  void momentum_changed();
+
+ private:
+  struct Device;  // what lies there
+  std::unique_ptr<Device> device_;
+};
+
+}  // namespace gluon::kernels
