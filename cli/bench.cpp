@@ -47,13 +47,15 @@ void print_table(const StepOptions& options, const StepResult& result) {
             << "GFLOP/s" << std::setw(12) << "error" << '\n';
   const auto line = [](const std::string& label, const StepSide& side) {
     std::cout << std::left << std::setw(34) << label + " (" + side.name + ")" << std::right << std::fixed
-              << std::setprecision(1) << std::setw(12) << side.milliseconds << std::setw(12) << side.gflops
-              << std::setprecision(4) << std::setw(12) << side.error << '\n';
+              << std::setprecision(side.milliseconds < 10 ? 3 : 1) << std::setw(12) << side.milliseconds
+              << std::setprecision(1) << std::setw(12) << side.gflops << std::setprecision(4) << std::setw(12)
+              << side.error << '\n';
   };
   line("ours", result.ours);
   line("reference", result.reference);
   std::cout << "\nratio reference/ours " << std::setprecision(2) << result.ratio << "; bound "
-            << std::setprecision(1) << result.bound_milliseconds << " ms, reached "
+            << std::setprecision(result.bound_milliseconds < 10 ? 3 : 1) << result.bound_milliseconds
+            << " ms, reached " << std::setprecision(1)
             << 100 * result.bound_milliseconds / result.ours.milliseconds << " % of it\n";
 }
 
@@ -69,6 +71,7 @@ void print_json(const lab::TrainConfig& config, const benchmarks::TrainResult& r
       {"backward_ms", 1e3 * result.step.backward},
       {"optimizer_ms", 1e3 * result.step.optimizer},
       {"peak_megabytes", result.peak_megabytes},
+      {"gpu_peak_bytes", result.gpu_peak_bytes},
   };
   std::cout << json.dump(2) << '\n';
 }
@@ -81,6 +84,9 @@ void print_table(const lab::TrainConfig& config, const benchmarks::TrainResult& 
             << "backward    " << 1e3 * result.step.backward << " ms\n"
             << "optimizer   " << 1e3 * result.step.optimizer << " ms\n"
             << "peak memory " << result.peak_megabytes << " MB\n";
+  if (result.gpu_peak_bytes > 0) {
+    std::cout << "on the GPU  " << static_cast<double>(result.gpu_peak_bytes) / (1 << 30) << " GiB\n";
+  }
 }
 
 void print_json(const lab::TrainConfig& config, const benchmarks::SmoothnessResult& result) {
@@ -118,10 +124,11 @@ void print(bool as_json, const Options& options, const Result& result) {
 }
 
 void add_step(CLI::App& bench) {
-  CLI::App* step = bench.add_subcommand("step", "One optimizer step over the hidden matrices of a model");
+  CLI::App* step = bench.add_subcommand(
+      "step", "One optimizer step over the hidden matrices of a model, or its embedding");
   auto options = std::make_shared<StepOptions>();
   auto json = std::make_shared<bool>(false);
-  step->add_option("--model", options->model, "gpt124m, gpt1b3 or cnn")->capture_default_str();
+  step->add_option("--model", options->model, "gpt124m, gpt1b3, cnn or embedding")->capture_default_str();
   step->add_option("--device", options->device, "cpu or cuda")->capture_default_str();
   step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")
       ->capture_default_str();

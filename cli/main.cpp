@@ -52,6 +52,10 @@ int main(int argc, char** argv) {
   } catch (const gluon::InputError& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string text = error.what_without_backtrace();
+    std::cerr << "gluon: out of GPU memory: " << text.substr(0, text.find('\n')) << '\n';
+    return 2;
   } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;

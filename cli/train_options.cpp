@@ -45,7 +45,9 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--steps", config.steps, "Steps in all")->group("Run");
   option("--seed", config.seed, "Of weights, data order and augmentation")->group("Run");
   option("--device", config.device, "cpu or cuda")->group("Run");
-  option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 where the GPU's kernels run)")
+  option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 on a GPU, if the model can)")
+      ->group("Run");
+  option("--cuda-graph", config.cuda_graph, "Forward and backward pass as one CUDA graph, where it can be")
       ->group("Run");
   option("--eval-every", config.eval_every, "Steps between evaluations")->group("Run");
   option("--save-every", config.save_every, "Steps between checkpoints")->group("Run");
@@ -57,7 +59,8 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--smoothness-geometry", config.smoothness_geometry,
          "Preset whose norms measure (empty: the run's own, unscion's for AdamW)")
       ->group("Smoothness");
-  option("--smoothness-dual", config.smoothness_dual, "Dual of spectral norms: exact or an orthogonalizer")
+  option("--smoothness-dual", config.smoothness_dual,
+         "Dual of spectral norms: exact, an orthogonalizer or auto (exact; polar_express:8 on a GPU)")
       ->group("Smoothness");
 }
 

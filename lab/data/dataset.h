@@ -4,6 +4,9 @@
 // number, the count of batches drawn, and a resumed run sees what the uninterrupted one would have seen. Within an
 // epoch every example appears exactly once, in an order made by a keyed permutation (permutation.h), never by a
 // shuffled list in memory.
+//
+// The functions may be called from several threads at once: a batch is prepared during a step or a validation
+// (lab/train/prefetch.h). So an implementation has no state that they change.
 
 #pragma once
 

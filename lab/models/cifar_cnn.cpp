@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,8 +55,17 @@ class CifarCnn::Convolution : public torch::nn::Module {
   at::Tensor bias;    // (out) or undefined
 
   explicit Convolution(const at::Tensor& value) { weight = register_parameter("weight", value); }
+  // In x's type; a weight of another type is rounded first.
   at::Tensor operator()(const at::Tensor& x, int64_t padding) const {
-    return at::conv2d(x, weight, bias, /*stride=*/1, padding);
+    const auto convolve = [&](const at::Tensor& input, const at::Tensor& filters) {
+      return at::conv2d(input, filters, bias, /*stride=*/1, padding);
+    };
+    if (x.scalar_type() == weight.scalar_type()) return convolve(x, weight);
+    const at::Tensor rounded =
+        weight.to(x.scalar_type(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
+    if (!x.is_cpu()) return convolve(x, rounded);
+    // A CPU without AVX-512 would sum gradients in bfloat16; float32 holds its numbers and their products exactly.
+    return convolve(x.to(at::kFloat), rounded.to(at::kFloat)).to(x.scalar_type());
   }
 };
 
@@ -151,9 +161,12 @@ at::Tensor CifarCnn::forward(const at::Tensor& images) {
               " pixels a side, got ", images.sizes());
   // Channels innermost: forward and backward take 0.8 of the time on the CPU.
   at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
-  x = at::gelu((*whiten_)(x, /*padding=*/0));         // (B, 24, H - 1, W - 1)
+  x = (*whiten_)(x, /*padding=*/0);    // (B, 24, H - 1, W - 1)
+  if (half_) x = x.to(at::kBFloat16);  // not sooner: whitening amplifies what rounding adds
+  x = at::gelu(x);
   for (const auto& group : groups_) x = (*group)(x);  // (B, widths[2], 3, 3)
   x = at::max_pool2d(x, 3).flatten(1);                // (B, widths[2])
+  if (half_) x = x.to(head_.scalar_type());
   return at::linear(x, head_) * options_.scaling.value_or(1.0 / static_cast<double>(options_.widths[2]));
 }
 
@@ -165,6 +178,13 @@ at::Tensor CifarCnn::loss(const Batch& batch, double label_smoothing) {
               batch.targets.sizes());
   return at::cross_entropy_loss(forward(batch.inputs), batch.targets, /*weight=*/{}, at::Reduction::Mean,
                                 /*ignore_index=*/-100, label_smoothing);
+}
+
+bool CifarCnn::set_compute_type(at::ScalarType type) {
+  // Where cuDNN cannot, ATen falls back to convolutions slower than float32's.
+  half_ = type == at::kBFloat16 &&
+          (!head_.is_cuda() || at::detail::getCUDAHooks().supportsBFloat16ConvolutionWithCuDNNv8());
+  return half_ || type == at::kFloat;
 }
 
 std::vector<Layer> CifarCnn::layers() const {

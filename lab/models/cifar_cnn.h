@@ -14,6 +14,11 @@
 //   channel through (dirac), so a group starts close to pooling.
 // * head: no bias, entries of standard deviation 1; scaling = 1 / its input's width, as airbench does with Muon
 //   and Scion. A step of radius t in the head's norm n |X|_max moves a logit by at most (t / n) max |x|.
+//
+// In half precision the six convolutions and all between them pass bfloat16 on, channels innermost. A weight is
+// rounded on its way into its convolution; its gradient arrives in float32, in the parameter's layout. Sums, norm
+// arithmetic and statistics, whitening, head and loss are float32. float16 would need a scaled loss: the gradients
+// of a mean over thousands of images leave its range.
 // (paper: section "Training CNN on CIFAR-10")
 
 #pragma once
@@ -55,6 +60,10 @@ class CifarCnn : public Model {
   /// Mean over the batch of the cross-entropy against (1 - s) [k = target] + s / classes.
   torch::Tensor loss(const Batch& batch, double label_smoothing) override;
 
+  /// bfloat16 on the CPU (for tests: it is slow) and where cuDNN convolves in it, float32 anywhere. Holds for
+  /// forward() too; logits stay float32. Call it when the model is on its device.
+  bool set_compute_type(torch::ScalarType type) override;
+
   /// Convolutions, whitening bias, norm biases (vectors), head: the order of the authors' logs.
   std::vector<Layer> layers() const override;
 
@@ -69,6 +78,7 @@ class CifarCnn : public Model {
   std::shared_ptr<Convolution> whiten_;  // weight (24, 3, 2, 2), bias (24)
   std::array<std::shared_ptr<Group>, 3> groups_;
   torch::Tensor head_;  // (classes, widths[2])
+  bool half_ = false;   // whether the groups run in bfloat16
 };
 
 }  // namespace gluon::lab

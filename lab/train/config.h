@@ -44,7 +44,8 @@ struct TrainConfig {
   bool full_batch = false;  // one step = the whole training set, in batches of `batch`
   uint64_t seed = 0;
   std::string device = "cpu";
-  std::string precision;  // of losses: float32 or bfloat16; empty: bfloat16 where the GPU's kernels run
+  std::string precision;   // of losses: float32 or bfloat16; empty: bfloat16 on a GPU, if the model can
+  bool cuda_graph = true;  // forward and backward pass as one CUDA graph
 
   // what is written
   std::string out;  // run directory; empty: runs/<model>-<preset>-<number>
@@ -55,7 +56,7 @@ struct TrainConfig {
   int64_t smoothness_every = 0;     // steps between samples; 0: none
   std::string smoothness_mode;      // empty: full with --full-batch, else same_batch
   std::string smoothness_geometry;  // preset whose norms measure; empty: the run's own, unscion's for AdamW
-  std::string smoothness_dual = "exact";
+  std::string smoothness_dual = "auto";  // of spectral norms: exact, an orthogonalizer or auto
 
   /// Throws InputError naming the flag, its value and what is allowed.
   void validate() const;

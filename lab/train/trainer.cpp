@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
 
 namespace gluon::lab {
 namespace {
@@ -78,17 +79,24 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
     : config_((config.validate(), check_device(config), std::move(config))),
       model_((model->to(torch::Device(config_.device)), std::move(model))),
       dataset_(std::move(dataset)),
-      optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_)) {
+      optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_)),
+      // All batches of a full one come round again: there is no next one to prepare.
+      train_batches_(dataset_, config_.batch, torch::Device(config_.device),
+                     config_.device == "cuda" && !config_.full_batch) {
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
   half_ = config_.precision != "float32" && config_.device == "cuda" &&
           model_->set_compute_type(torch::kBFloat16);
-  GLUON_CHECK(half_ || config_.precision != "bfloat16",
-              "--precision bfloat16 needs a language model on --device cuda, a Hopper GPU and a build with "
-              "the CUDA kernels, "
-              "got --model ",
-              config_.model, " --device ", config_.device);
+  GLUON_CHECK(
+      half_ || config_.precision != "bfloat16",
+      "--precision bfloat16 needs --device cuda, and for language models a Hopper GPU and a build with the "
+      "CUDA kernels; got --model ",
+      config_.model, " --device ", config_.device);
+  if (uses_graph()) {
+    graph_.emplace(optimizer_.layers(),
+                   [this](std::span<const Batch> batches) { return compute_gradients(batches); });
+  }
   if (config_.smoothness_every == 0) return;
   recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
                                          RecorderOptions{.every = config_.smoothness_every,
@@ -100,24 +108,51 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
 double Trainer::step() {
   model_->train();
   timing_ = {};
-  const torch::Tensor loss = compute_gradients(steps_taken());
+  torch::Tensor loss;
+  try {
+    loss = compute_gradients(steps_taken());
+  } catch (const c10::OutOfMemoryError&) {
+    refuse_batch();
+  }
   if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
   Stopwatch watch;
   optimizer_.step();
   wait_for_device();
   timing_.optimizer = watch.lap();
-  return loss.item<double>();
+  const double value = loss.item<double>();
+  optimizer_.wait();
+  return value;
 }
 
-torch::Tensor Trainer::compute_gradients(int64_t step) {
-  const int64_t batches = batches_per_step();
-  const int64_t first = config_.full_batch ? 0 : step * batches;
+torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
+  const int64_t count = batches_per_step();
+  const int64_t first = config_.full_batch ? 0 : step * count;
+  Stopwatch watch;
   optimizer_.zero_grad();
   torch::Tensor mean;
+  if (graph_ && with_graph && !time_stages_) {
+    std::vector<Batch> batches;
+    for (int64_t i = 0; i < count; ++i) batches.push_back(train_batches_.get(first + i));
+    mean = graph_->run(batches);
+    timing_.forward += watch.lap();
+    return mean;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const Batch batch = train_batches_.get(first + i);
+    timing_.forward += watch.lap();
+    const torch::Tensor loss = compute_gradients(std::span(&batch, 1));
+    mean = mean.defined() ? mean + loss : loss;
+    watch.lap();
+  }
+  return mean;
+}
+
+torch::Tensor Trainer::compute_gradients(std::span<const Batch> batches) {
+  torch::Tensor mean;
   Stopwatch watch;
-  for (int64_t i = 0; i < batches; ++i) {
-    const Batch batch = on_device(dataset_->train_batch(first + i, config_.batch));
-    const torch::Tensor loss = model_->loss(batch, label_smoothing()) / static_cast<double>(batches);
+  for (const Batch& batch : batches) {
+    const torch::Tensor loss =
+        model_->loss(batch, label_smoothing()) / static_cast<double>(batches_per_step());
     mean = mean.defined() ? mean + loss.detach() : loss.detach();
     wait_for_device();
     timing_.forward += watch.lap();
@@ -126,6 +161,41 @@ torch::Tensor Trainer::compute_gradients(int64_t step) {
     timing_.backward += watch.lap();
   }
   return mean;
+}
+
+std::string Trainer::precision() const {
+  std::string text = half_ ? "bfloat16" : "float32";
+  if (config_.device != "cuda") return text;
+  if (graph_) return text + ", forward and backward pass as one CUDA graph";
+  const std::string why = kernels::why_unavailable(torch::Device(torch::kCUDA, 0));
+  return why.empty() ? text : join(text, ", without kernels and CUDA graph: ", why);
+}
+
+bool Trainer::uses_graph() const {
+  // A full batch may be more than the device holds at once.
+  return config_.cuda_graph && config_.device == "cuda" && !config_.full_batch &&
+         kernels::why_unavailable(torch::Device(torch::kCUDA, 0)).empty();
+}
+
+void Trainer::refuse_batch() {
+  graph_.reset();
+  optimizer_.zero_grad();
+  int64_t fits = 0;
+  for (int64_t batch = config_.batch / 2; batch >= 1 && fits == 0; batch /= 2) {
+    try {
+      // The optimizer will want its own.
+      const torch::Tensor scratch =
+          torch::empty({optimizer_.options().scratch_bytes},
+                       torch::device(torch::Device(config_.device)).dtype(torch::kByte));
+      model_->loss(on_device(dataset_->train_batch(0, batch)), label_smoothing()).backward();
+      fits = batch;
+    } catch (const c10::OutOfMemoryError&) {
+      optimizer_.zero_grad();
+    }
+  }
+  throw InputError(join("the GPU's memory does not hold --batch ", config_.batch, "; ",
+                        fits > 0 ? join("--batch ", fits, " fits, --accumulate keeps the step the same")
+                                 : std::string("not even --batch 1 fits: take a smaller model or sequence")));
 }
 
 void Trainer::wait_for_device() const {
@@ -140,7 +210,7 @@ void Trainer::take_reference() {
   std::vector<torch::Tensor> buffers;  // running statistics: a look ahead must not change them
   for (const torch::Tensor& buffer : model_->buffers()) buffers.push_back(buffer.clone());
 
-  compute_gradients(steps_taken() + 1);
+  compute_gradients(steps_taken() + 1, /*with_graph=*/false);  // the graph's gradients are this step's
   recorder_->take_reference();
 
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -19,6 +19,8 @@
 #include "lab/data/dataset.h"
 #include "lab/models/model.h"
 #include "lab/train/config.h"
+#include "lab/train/gradient_graph.h"
+#include "lab/train/prefetch.h"
 #include "lab/train/progress.h"
 #include "lab/train/run_directory.h"
 
@@ -45,6 +47,8 @@ class Trainer {
  public:
   /// Throws InputError when config, model and data do not fit each other.
   Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// One step; returns the mean training loss before it.
   double step();
@@ -68,11 +72,12 @@ class Trainer {
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 
-  /// Waits for the device after each stage from now on, so that last_timing() tells them apart on a GPU, too.
+  /// Waits for the device after each stage from now on, so that last_timing() tells them apart on a GPU, too; without a
+  /// CUDA graph, which has no stages.
   void time_stages(bool on) { time_stages_ = on; }
 
-  /// float32 or bfloat16: what losses are computed in.
-  std::string precision() const { return half_ ? "bfloat16" : "float32"; }
+  /// float32 or bfloat16: what losses are computed in, and how.
+  std::string precision() const;
 
   int64_t steps_taken() const { return optimizer_.steps_taken(); }
   int64_t tokens_per_step() const;
@@ -82,11 +87,15 @@ class Trainer {
 
  private:
   // Of the batches of that step, at the parameters as they are; the mean loss, still on the device.
-  torch::Tensor compute_gradients(int64_t step);
+  torch::Tensor compute_gradients(int64_t step, bool with_graph = true);
+  // The same by its batches, one after another; with a CUDA graph through `graph_`.
+  torch::Tensor compute_gradients(std::span<const Batch> batches);
+  [[noreturn]] void refuse_batch();  // it did not fit into the GPU's memory
   void wait_for_device() const;
   void take_reference();  // gives the recorder the next step's gradients; the run does not notice
   void write_samples();
   Batch on_device(Batch batch) const;
+  bool uses_graph() const;
   int64_t batches_per_step() const;
   double label_smoothing() const;
   std::map<std::string, std::string> identity() const;  // what must agree between a checkpoint and this run
@@ -98,6 +107,8 @@ class Trainer {
   Optimizer optimizer_;
   std::shared_ptr<Recorder> recorder_;  // none unless the config asks for one
   std::optional<TrajectoryCsvWriter> samples_;
+  Prefetcher train_batches_;
+  std::optional<GradientGraph> graph_;
   bool half_ = false;
   bool time_stages_ = false;
   StepTiming timing_;

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "gluon/kernels/kernels.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/data/token_dataset.h"
 #include "lab/models/zoo.h"
@@ -185,6 +186,46 @@ TEST(Trainer, FullBatchNeedsABatchThatDivides) {
   config.full_batch = true;
   config.batch = 1 << 20;
   EXPECT_INPUT_ERROR(make_trainer(config), "--full-batch needs a --batch that divides");
+}
+
+TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  const std::string why = kernels::why_unavailable(at::Device("cuda:0"));
+  if (!why.empty()) GTEST_SKIP() << why;
+  for (const char* precision : {"float32", "bfloat16"}) {
+    for (const int64_t accumulate : {1, 2}) {
+      TrainConfig config = small_config();
+      config.width = 128;
+      config.seq = 64;
+      config.device = "cuda";
+      config.precision = precision;
+      config.accumulate = accumulate;
+      config.smoothness_every = 3;  // looks at the next step's gradients in between
+      Trainer with = make_trainer(config);
+      config.cuda_graph = false;
+      Trainer without = make_trainer(config);
+      EXPECT_NE(with.precision().find("CUDA graph"), std::string::npos);
+      for (int64_t step = 0; step < config.steps; ++step) {
+        const double loss = without.step();
+        // Attention adds up its gradients in any order.
+        EXPECT_NEAR(with.step(), loss, 1e-3 * loss) << precision << " " << accumulate << " step " << step;
+      }
+      const double val = without.evaluate();
+      EXPECT_NEAR(with.evaluate(), val, 1e-3 * val);
+    }
+  }
+}
+
+TEST(Trainer, ABatchBeyondTheGpuIsRefusedWithOneThatFits) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  TrainConfig config = small_config();
+  config.device = "cuda";
+  config.precision = "float32";
+  config.width = 512;
+  config.seq = 256;
+  config.batch = int64_t{1} << 18;  // activations alone would take more than 256 GiB
+  Trainer trainer = make_trainer(config);
+  EXPECT_INPUT_ERROR(trainer.step(), "the GPU's memory does not hold --batch 262144; --batch ");
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+// GradientGraph: the forward and backward passes of a training step as one CUDA graph.
+//
+// The first steps run as they are: libraries choose their kernels, tables are made. Then the work is captured once, on
+// batches in memory that stays, and every later step copies its batches there and launches the graph. The gradients lie
+// in the graph's own memory, at the same addresses in every step. Kernels and their order are those of the plain step.
+
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gluon/geometry/layer.h"
+#include "gluon/kernels/graph.h"
+#include "lab/data/dataset.h"
+
+namespace gluon::lab {
+
+class GradientGraph {
+ public:
+  /// `work` computes the mean loss of the batches and leaves its gradients in the layers, which have none before.
+  using Work = std::function<torch::Tensor(std::span<const Batch>)>;
+
+  GradientGraph(std::vector<Layer> layers, Work work);
+
+  /// The loss, still on the device; valid until the next call. Batches have the same sizes in all calls.
+  torch::Tensor run(std::span<const Batch> batches);
+
+ private:
+  static constexpr int kPlainRuns = 2;
+
+  void capture(std::span<const Batch> batches);
+
+  std::vector<Layer> layers_;
+  Work work_;
+  int runs_ = 0;
+  std::vector<Batch> batches_;
+  torch::Tensor loss_;
+  std::vector<torch::Tensor> gradients_;  // of the layers; undefined for one without
+  std::optional<kernels::Graph> graph_;
+};
+
+}  // namespace gluon::lab

@@ -1,0 +1,201 @@
+#include "lab/train/prefetch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "lab/data/token_dataset.h"
+#include "tests/expect_error.h"
+
+namespace gluon::lab {
+namespace {
+
+constexpr int64_t kSize = 3;
+const torch::Device kCpu(torch::kCPU);
+
+std::shared_ptr<const Dataset> tokens(int64_t context = 4) {
+  std::string text;
+  for (int64_t i = 0; i < 101 * context; ++i) text += static_cast<char>('a' + i * i % 23);
+  return std::make_shared<TokenDataset>(TokenDataset::from_text(text, "memory", {.context = context}));
+}
+
+void expect_same(const Batch& batch, const Batch& expected) {
+  EXPECT_TRUE(batch.inputs.cpu().equal(expected.inputs));
+  EXPECT_TRUE(batch.targets.cpu().equal(expected.targets));
+}
+
+/// Batches that hold their index; runs `hook` first and remembers who made what.
+class Watched : public Dataset {
+ public:
+  explicit Watched(std::function<void(int64_t)> hook = [](int64_t) {}) : hook_(std::move(hook)) {}
+
+  Batch train_batch(int64_t index, int64_t size) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      makers_[index].push_back(std::this_thread::get_id());
+    }
+    hook_(index);
+    return {at::full({size, 2}, index, at::kLong), at::full({size}, index, at::kLong)};
+  }
+  std::vector<Batch> validation(int64_t /*size*/) const override { return {}; }
+  int64_t train_examples() const override { return 100; }
+  int64_t tokens_per_example() const override { return 1; }
+  int64_t classes() const override { return 100; }
+  double unigram_entropy() const override { return 0; }
+  std::string describe() const override { return "indices"; }
+
+  /// How often a batch was made by this thread, and by others.
+  int64_t made_here(int64_t index) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::count(makers_[index], std::this_thread::get_id());
+  }
+  int64_t made_elsewhere(int64_t index) const {
+    const int64_t here = made_here(index);
+    const std::lock_guard lock(mutex_);
+    return static_cast<int64_t>(makers_[index].size()) - here;
+  }
+
+ private:
+  std::function<void(int64_t)> hook_;
+  mutable std::mutex mutex_;
+  mutable std::map<int64_t, std::vector<std::thread::id>> makers_;
+};
+
+/// Waits until `flag` is set, ten seconds at most; returns whether it was.
+bool wait_for(const std::atomic<bool>& flag) {
+  for (int i = 0; i < 10000 && !flag; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return flag;
+}
+
+int64_t value(const Batch& batch) { return batch.targets[0].item<int64_t>(); }
+
+TEST(Prefetcher, AnyOrderGivesTheBatchesOfTheDataset) {
+  const auto dataset = tokens();
+  for (const bool ahead : {false, true}) {
+    Prefetcher prefetcher(dataset, kSize, kCpu, ahead);
+    for (const int64_t index : {0, 1, 2, 3, 3, 3, 4, 9, 10, 200, 7, 6, 5, 6, 8, 7, 0, 0, 1}) {
+      expect_same(prefetcher.get(index), dataset->train_batch(index, kSize));
+    }
+  }
+}
+
+TEST(Prefetcher, BatchesStayWhatTheyWereWhenOthersFollow) {
+  const auto dataset = tokens();
+  Prefetcher prefetcher(dataset, kSize, kCpu, true);
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < 20; ++i) batches.push_back(prefetcher.get(i));
+  for (int64_t i = 0; i < 20; ++i) expect_same(batches[i], dataset->train_batch(i, kSize));
+}
+
+TEST(Prefetcher, ValidationDuringPreparationIsTheSame) {
+  const auto dataset = tokens();
+  const std::vector<Batch> expected = dataset->validation(kSize);
+  Prefetcher prefetcher(dataset, kSize, kCpu, true);
+  for (int64_t i = 0; i < 50; ++i) {
+    expect_same(prefetcher.get(i), dataset->train_batch(i, kSize));
+    const std::vector<Batch> validation = dataset->validation(kSize);
+    ASSERT_EQ(validation.size(), expected.size());
+    for (std::size_t k = 0; k < expected.size(); ++k) expect_same(validation[k], expected[k]);
+  }
+}
+
+TEST(Prefetcher, TheCpuMakesWhatIsAskedForAndNoMore) {
+  const auto dataset = std::make_shared<Watched>();
+  Prefetcher prefetcher(dataset, kSize, kCpu);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(value(prefetcher.get(i)), i);
+  for (int64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(dataset->made_here(i), i < 3 ? 1 : 0);
+    EXPECT_EQ(dataset->made_elsewhere(i), 0);
+  }
+}
+
+TEST(Prefetcher, AnotherThreadMakesEachNextBatchOnce) {
+  const auto dataset = std::make_shared<Watched>();
+  {
+    Prefetcher prefetcher(dataset, kSize, kCpu, true);
+    // 2 again: a look ahead that the following step repeats.
+    for (const int64_t i : {0, 1, 2, 2, 3}) EXPECT_EQ(value(prefetcher.get(i)), i);
+  }
+  for (int64_t i = 0; i <= 4; ++i) {
+    EXPECT_EQ(dataset->made_here(i), i == 0 || i == 2 ? 1 : 0) << i;
+    EXPECT_EQ(dataset->made_elsewhere(i), i == 0 ? 0 : 1) << i;
+  }
+}
+
+TEST(Prefetcher, DoesNotWaitForTheNextBatch) {
+  std::atomic<bool> returned = false;
+  std::atomic<bool> overlapped = false;
+  const auto dataset = std::make_shared<Watched>([&](int64_t index) {
+    if (index == 1) overlapped = wait_for(returned);
+  });
+  Prefetcher prefetcher(dataset, kSize, kCpu, true);
+  EXPECT_EQ(value(prefetcher.get(0)), 0);
+  returned = true;
+  EXPECT_EQ(value(prefetcher.get(1)), 1);
+  EXPECT_TRUE(overlapped);
+}
+
+TEST(Prefetcher, AnErrorReachesTheCallThatNeedsTheBatch) {
+  for (const bool ahead : {false, true}) {
+    const auto dataset = std::make_shared<Watched>(
+        [](int64_t index) { GLUON_CHECK(index != 3, "batch ", index, " is broken"); });
+    Prefetcher prefetcher(dataset, kSize, kCpu, ahead);
+    for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(value(prefetcher.get(i)), i);
+    EXPECT_INPUT_ERROR(prefetcher.get(3), "batch 3 is broken");
+    EXPECT_INPUT_ERROR(prefetcher.get(3), "batch 3 is broken");
+    EXPECT_EQ(value(prefetcher.get(4)), 4);
+    EXPECT_EQ(value(prefetcher.get(5)), 5);
+    // Prepared after 2, and then nobody asks for it.
+    EXPECT_EQ(value(prefetcher.get(2)), 2);
+    EXPECT_EQ(value(prefetcher.get(7)), 7);
+    EXPECT_EQ(value(prefetcher.get(8)), 8);
+    EXPECT_EQ(value(prefetcher.get(2)), 2);
+  }
+}
+
+TEST(Prefetcher, ItsEndWaitsForTheBatchInPreparation) {
+  std::atomic<bool> started = false;
+  std::atomic<bool> destroying = false;
+  std::atomic<bool> finished = false;
+  const auto dataset = std::make_shared<Watched>([&](int64_t index) {
+    if (index == 0) return;
+    started = true;
+    wait_for(destroying);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    finished = true;
+  });
+  {
+    Prefetcher prefetcher(dataset, kSize, kCpu, true);
+    prefetcher.get(0);
+    EXPECT_TRUE(wait_for(started));
+    destroying = true;
+  }
+  EXPECT_TRUE(finished);
+}
+
+TEST(Prefetcher, CopiesOverlapWorkOnTheGpu) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  const auto dataset = tokens(1024);
+  Prefetcher prefetcher(dataset, 64, torch::Device("cuda"));
+  at::Tensor work = at::full({4096, 4096}, 1.0 / 4096, at::TensorOptions("cuda"));
+  std::vector<Batch> batches;
+  // Copies queue behind the products, so their pinned memory is dropped long before they run.
+  for (int64_t i = 0; i < 30; ++i) {
+    work = work.mm(work);
+    batches.push_back(prefetcher.get(i));
+  }
+  for (int64_t i = 0; i < 30; ++i) {
+    EXPECT_TRUE(batches[i].inputs.is_cuda() && batches[i].targets.is_cuda());
+    expect_same(batches[i], dataset->train_batch(i, 64));
+  }
+}
+
+}  // namespace
+}  // namespace gluon::lab
