@@ -9,9 +9,8 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
+#include <string_view>
 
 #include "benchmarks/median.h"
 #include "gluon/check.h"
@@ -27,6 +26,7 @@ namespace {
 constexpr double kRadius = 0.02;
 constexpr double kBeta = 0.95;
 constexpr int kReferenceSteps = 5;
+constexpr std::string_view kEmbedding = "embedding";
 
 struct Shape {
   int64_t rows;
@@ -59,23 +59,25 @@ std::vector<Shape> model_shapes(const StepOptions& options) {
     shapes.resize(static_cast<std::size_t>(limited(6)));
     return shapes;
   }
-  throw InputError(join("bench step: unknown model '", options.model, "'; allowed are gpt124m, gpt1b3, cnn"));
+  if (options.model == kEmbedding) return {{50304, 768}};
+  throw InputError(
+      join("bench step: unknown model '", options.model, "'; allowed are gpt124m, gpt1b3, cnn, embedding"));
 }
 
-std::vector<Layer> make_random_layers(const std::vector<Shape>& shapes, const at::Device& device) {
+std::vector<Layer> make_random_layers(const std::vector<Shape>& shapes, const at::Device& device, Role role) {
   std::vector<Layer> layers;
   for (const auto& [rows, cols] : shapes) {
     at::Tensor parameter = at::randn({rows, cols}, device).mul_(0.02);
     parameter.mutable_grad() = at::randn({rows, cols}, device);
-    layers.push_back({join("layer", layers.size(), ".weight"), parameter, Role::kHidden});
+    layers.push_back({join("layer", layers.size(), ".weight"), parameter, role});
   }
   return layers;
 }
 
-// What the public Muon does in one step, in float32.
-class ReferenceMuon {
+// What the public Muon does in one step, in float32; or sign descent, layer by layer.
+class Reference {
  public:
-  explicit ReferenceMuon(const std::vector<Layer>& layers) : layers_(layers) {
+  Reference(const std::vector<Layer>& layers, bool sign) : layers_(layers), sign_(sign) {
     for (const Layer& layer : layers_) buffers_.push_back(at::zeros_like(layer.parameter));
   }
 
@@ -83,7 +85,8 @@ class ReferenceMuon {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const at::Tensor& gradient = layers_[i].parameter.grad();
       buffers_[i].lerp_(gradient, 1 - kBeta);
-      layers_[i].parameter.add_(orthogonalize(gradient.lerp(buffers_[i], kBeta)), -kRadius);
+      layers_[i].parameter.add_(sign_ ? buffers_[i].sign() : orthogonalize(gradient.lerp(buffers_[i], kBeta)),
+                                -kRadius);
     }
   }
 
@@ -101,27 +104,8 @@ class ReferenceMuon {
 
  private:
   std::vector<Layer> layers_;
+  bool sign_;
   std::vector<at::Tensor> buffers_;
-};
-
-// Keeps what the LMO was given and what it answered for the first matrix of each shape.
-class DirectionSampler : public StepObserver {
- public:
-  struct Sample {
-    at::Tensor momentum;
-    at::Tensor direction;
-  };
-
-  void after_step(const BatchStep& batch) override {
-    const MatrixShape& shape = batch.blocks.front().shape;
-    if (samples_.count({shape.rows, shape.cols}) > 0) return;
-    samples_[{shape.rows, shape.cols}] = {batch.momentum[0].clone(), batch.direction[0].clone()};
-  }
-
-  const std::map<std::pair<int64_t, int64_t>, Sample>& samples() const { return samples_; }
-
- private:
-  std::map<std::pair<int64_t, int64_t>, Sample> samples_;
 };
 
 // Flops of one matrix with the triangles that are computed; see quintic_iteration.h.
@@ -167,10 +151,51 @@ double product_flops_per_second(const at::Device& device) {
   return best;
 }
 
-double squared_error(const at::Tensor& polar, const at::Tensor& input) {
-  const at::Tensor exact = make_orthogonalizer("svd")->polar(input.unsqueeze(0).to(at::kDouble))[0];
-  const double rank = static_cast<double>(std::min(input.size(0), input.size(1)));
-  return (polar.to(at::kDouble) - exact).square().sum().item<double>() / rank;
+double bytes_per_second(const at::Device& device) {
+  const at::Tensor from = at::randn({int64_t{1} << 28}, device);
+  const at::Tensor to = at::empty_like(from);
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {
+    best = std::max(best,
+                    2.0 * static_cast<double>(from.nbytes()) / seconds_of(device, [&] { to.copy_(from); }));
+  }
+  return best;
+}
+
+// Squared error of a direction, an entry of the polar factor or a sign being 1 in the mean.
+double squared_error(const at::Tensor& direction, const at::Tensor& gradient, bool sign) {
+  const at::Tensor wide = gradient.to(at::kDouble);
+  const at::Tensor exact = sign ? wide.sign() : make_orthogonalizer("svd")->polar(wide.unsqueeze(0))[0];
+  const auto size = static_cast<double>(sign ? wide.numel() : std::min(wide.size(0), wide.size(1)));
+  return (direction.to(at::kDouble) - exact).square().sum().item<double>() / size;
+}
+
+struct Errors {
+  double ours = 0;
+  double reference = 0;
+};
+
+// One step from zero parameters for the first matrix of each shape: root mean square errors.
+Errors direction_errors(const std::vector<Shape>& shapes, const at::Device& device, const Geometry& geometry,
+                        const OptimizerOptions& options, Role role) {
+  std::vector<Shape> different;
+  for (const Shape& shape : shapes) {
+    const auto same = [&](const Shape& s) { return s.rows == shape.rows && s.cols == shape.cols; };
+    if (std::none_of(different.begin(), different.end(), same)) different.push_back(shape);
+  }
+  const std::vector<Layer> layers = make_random_layers(different, device, role);
+  for (const Layer& layer : layers) at::Tensor(layer.parameter).zero_();
+  Optimizer(layers, geometry, options).step();
+  const bool sign = role == Role::kEmbedding;
+  Errors sum;
+  for (const Layer& layer : layers) {
+    const at::Tensor& gradient = layer.parameter.grad();
+    sum.ours += squared_error(layer.parameter / -kRadius, gradient, sign);
+    sum.reference +=
+        squared_error(sign ? gradient.sign() : Reference::orthogonalize(gradient), gradient, sign);
+  }
+  const auto count = static_cast<double>(layers.size());
+  return {std::sqrt(sum.ours / count), std::sqrt(sum.reference / count)};
 }
 
 }  // namespace
@@ -190,20 +215,17 @@ StepResult run_step(const StepOptions& options) {
 
   const at::NoGradGuard no_grad;
   at::manual_seed(0);
-  const std::vector<Layer> layers = make_random_layers(shapes, device);
-  const Geometry geometry = presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
-  const OptimizerOptions our_options{.momentum = Momentum::nesterov(kBeta),
+  const bool sign = options.model == kEmbedding;
+  const Role role = sign ? Role::kEmbedding : Role::kHidden;
+  const Geometry geometry = sign ? Geometry({{.pattern = "*", .norm = "max_entry", .radius = kRadius}})
+                                 : presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
+  const OptimizerOptions our_options{.momentum = sign ? Momentum::ema(kBeta) : Momentum::nesterov(kBeta),
                                      .orthogonalizer = options.orthogonalizer};
+  const Errors errors = direction_errors(shapes, device, geometry, our_options, role);
+  const std::vector<Layer> layers = make_random_layers(shapes, device, role);
   Optimizer ours(layers, geometry, our_options);
-  ReferenceMuon reference(layers);
-
-  // The error is taken from a step of its own: watching costs time.
-  StepResult result;
-  const auto sampler = std::make_shared<DirectionSampler>();
-  Optimizer watched(layers, geometry, our_options);
-  watched.add_observer(sampler);
-  watched.step();
-  ours.step();
+  Reference reference(layers, sign);
+  for (int warmup = 0; warmup < 2; ++warmup) ours.step();
   reference.step();
   std::vector<double> our_times;
   std::vector<double> reference_times;
@@ -212,30 +234,27 @@ StepResult run_step(const StepOptions& options) {
     reference_times.push_back(seconds_of(device, [&] { reference.step(); }));
   }
 
+  StepResult result;
   double our_flops = 0;
   double their_flops = 0;
   for (const Shape& shape : shapes) {
+    result.parameters += shape.rows * shape.cols;
+    if (sign) continue;
     our_flops += quintic_flops(orthogonalizer->plan(shape.rows, shape.cols), shape);
     their_flops += reference_flops(shape);
-    result.parameters += shape.rows * shape.cols;
   }
-  double our_error = 0;
-  double their_error = 0;
-  for (const auto& [shape, sample] : sampler->samples()) {
-    our_error += squared_error(sample.direction.to(at::kFloat).neg(), sample.momentum);
-    their_error += squared_error(ReferenceMuon::orthogonalize(sample.momentum), sample.momentum);
-  }
-  const auto count = static_cast<double>(sampler->samples().size());
   const double our_time = median(our_times);
   const double their_time = median(reference_times);
   result.matrices = static_cast<int64_t>(shapes.size());
   result.threads = at::get_num_threads();
-  result.ours = {options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9,
-                 std::sqrt(our_error / count)};
-  result.reference = {"newton_schulz:5, one by one", their_time * 1e3, their_flops / their_time * 1e-9,
-                      std::sqrt(their_error / count)};
+  result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9,
+                 errors.ours};
+  result.reference = {sign ? "sign, one by one" : "newton_schulz:5, one by one", their_time * 1e3,
+                      their_flops / their_time * 1e-9, errors.reference};
   result.ratio = their_time / our_time;
-  result.bound_milliseconds = our_flops / product_flops_per_second(device) * 1e3;
+  result.bound_milliseconds =
+      1e3 * (sign ? 20.0 * static_cast<double>(result.parameters) / bytes_per_second(device)
+                  : our_flops / product_flops_per_second(device));
   return result;
 }
 

@@ -1,14 +1,16 @@
-// Benchmark of one optimizer step over the hidden matrices of a model, float32 gradients, momentum and parameters.
+// Benchmark of one optimizer step over the hidden matrices of a model, or over its embedding, float32 gradients,
+// momentum and parameters.
 //
 // Two sides run in turns, on the same gradients, with the same threads:
 //
-//   ours        gluon::Optimizer with the muon preset
+//   ours        gluon::Optimizer with the muon preset; embedding: unscion's sign descent
 //   reference   the public Muon's way: one matrix at a time, Nesterov momentum, five Jordan steps with ordinary
-//               products, update
+//               products, update; embedding: momentum, sign and update one after another
 //
-// The error of a side is the root mean square, over sampled matrices, of |P - U V^T|_F / sqrt(min(m, n)), with
-// U V^T from a float64 SVD of the same LMO input. The bound is the time of our arithmetic at the speed of a large
-// square product (at::mm) measured in the same run.
+// The error of a side is the root mean square, over one matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)): P is
+// how a zero parameter moved, in units of the radius, U V^T comes from a float64 SVD (embedding: sign(g) of size
+// |P - sign(g)|_F / sqrt(m n)). The bound is the time of our arithmetic at the speed of a large square product (at::mm)
+// measured in the same run; embedding: of 20 bytes a parameter at the speed of a copy.
 
 #pragma once
 
@@ -21,7 +23,7 @@
 namespace gluon::benchmarks {
 
 struct StepOptions {
-  std::string model = "gpt124m";  // gpt124m, gpt1b3 or cnn
+  std::string model = "gpt124m";  // gpt124m, gpt1b3, cnn or embedding
   std::string device = "cpu";
   std::string orthogonalizer{kDefaultOrthogonalizer};
   int64_t layers = 0;  // transformer blocks (cnn: convolutions); 0 is all of them

@@ -8,6 +8,7 @@
 
 #include "benchmarks/median.h"
 #include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
 #include "lab/train/experiment.h"
 
 namespace gluon::benchmarks {
@@ -40,6 +41,7 @@ TrainResult run_train(const lab::TrainConfig& config, int64_t repeats) {
   return {static_cast<double>(trainer.tokens_per_step()) / median(whole),
           {median(forward), median(backward), median(optimizer)},
           static_cast<double>(usage.ru_maxrss) / 1024,
+          kernels::peak_bytes(torch::Device(config.device)),
           at::get_num_threads()};
 }
 

@@ -13,6 +13,7 @@ struct TrainResult {
   double tokens_per_second = 0;
   lab::StepTiming step;  // medians, seconds
   double peak_megabytes = 0;
+  int64_t gpu_peak_bytes = 0;  // of tensors; 0 on the CPU
   int threads = 0;
 };
 
