@@ -20,7 +20,8 @@ Graph::Graph(const std::function<void()>& work) : captured_(std::make_unique<Cap
   {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     before.block(c10::cuda::getCurrentCUDAStream());
-    captured_->graph.capture_begin();
+    // Other threads go on with what they do: the next batch is being pinned.
+    captured_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     work();
     captured_->graph.capture_end();
   }
