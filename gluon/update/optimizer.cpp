@@ -208,6 +208,9 @@ void Optimizer::say_path() {
                      : join("the step runs without the GPU's kernels, slower: ", why));
     if (!why.empty()) return;
   }
+  if (!fused_.members().empty() && !adamw_.entries().empty()) {
+    warn("AdamW's layers are outside the GPU's fused step: each step waits for the device");
+  }
 }
 
 void Optimizer::check_layers() {
