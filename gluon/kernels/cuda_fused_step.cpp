@@ -111,6 +111,7 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
 }
 
 FusedStep::Device::~Device() {
+  if (pending) cudaEventSynchronize(judged);  // a verdict on its way needs its memory
   for (const cudaEvent_t event : {decided, judged, reported}) {
     if (event != nullptr) cudaEventDestroy(event);
   }

@@ -39,7 +39,8 @@ struct FusedStack {
 
 class FusedStep {
  public:
-  /// What a stack needs for one run: addresses of contiguous float32 memory, c each, on the momentum's device.
+  /// What a stack needs for one run: addresses of contiguous float32 memory, c each, on the momentum's device; those of
+  /// parameters divisible by 16.
   struct Inputs {
     std::vector<const void*> gradients, parameters;
     double radius = 0;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
@@ -172,7 +173,9 @@ std::optional<kernels::FusedStep::Inputs> LayerBatch::fused_inputs(int64_t step,
     const at::Tensor& gradient = block.layer.parameter.grad();
     if (!gradient.defined()) return {};
     const at::Tensor parts[] = {block.of(gradient), block.of(block.layer.parameter)};
-    if (!all_contiguous_floats(parts)) return {};
+    // A parameter may be a view into a buffer of the caller's, at any of its entries.
+    const bool aligned = reinterpret_cast<std::uintptr_t>(parts[1].data_ptr()) % 16 == 0;
+    if (!aligned || !all_contiguous_floats(parts)) return {};
     inputs.gradients.push_back(parts[0].data_ptr());
     inputs.parameters.push_back(parts[1].data_ptr());
   }

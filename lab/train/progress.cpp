@@ -34,11 +34,14 @@ std::string time_text(double seconds) {
 std::string progress_line(const ProgressState& state) {
   char val[32] = "";
   if (state.val) std::snprintf(val, sizeof val, "  val %.4f", *state.val);
+  char share[32] = "";
+  if (state.optimizer_share) {
+    std::snprintf(share, sizeof share, "  optimizer %.0f %%", 100 * *state.optimizer_share);
+  }
   char line[160];
-  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %s tok/s  optimizer %.0f %%  %s left",
+  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %s tok/s%s  %s left",
                 static_cast<long long>(state.step), static_cast<long long>(state.steps), state.loss, val,
-                rate_text(state.tokens_per_second).c_str(), 100 * state.optimizer_share,
-                time_text(state.seconds_left).c_str());
+                rate_text(state.tokens_per_second).c_str(), share, time_text(state.seconds_left).c_str());
   return line;
 }
 

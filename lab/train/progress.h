@@ -15,7 +15,7 @@ struct ProgressState {
   double loss = 0;
   std::optional<double> val;  // the newest
   double tokens_per_second = 0;
-  double optimizer_share = 0;  // of the step's time
+  std::optional<double> optimizer_share;  // of the step's time; a GPU's is not measured while it runs ahead
   double seconds_left = 0;
   bool evaluated = false;  // in this very step
 };

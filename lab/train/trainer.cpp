@@ -273,7 +273,9 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
     if (evaluated) val = evaluate();
     seconds += watch.lap();
     directory.append(log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds));
-    progress.show({taken, config_.steps, summary.loss, val, speed, timing_.optimizer / timing_.total(),
+    std::optional<double> share;
+    if (config_.device == "cpu") share = timing_.optimizer / timing_.total();
+    progress.show({taken, config_.steps, summary.loss, val, speed, share,
                    estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
     if (taken % config_.save_every == 0 || taken == config_.steps) save();
   }

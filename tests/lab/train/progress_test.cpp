@@ -17,6 +17,8 @@ TEST(Progress, OneLineSaysItAll) {
   early.tokens_per_second = 950;
   early.seconds_left = 42;
   EXPECT_EQ(progress_line(early), "step 120/400  loss 2.1034  950 tok/s  optimizer 12 %  0:42 left");
+  early.optimizer_share.reset();
+  EXPECT_EQ(progress_line(early), "step 120/400  loss 2.1034  950 tok/s  0:42 left");
 }
 
 TEST(Progress, ATerminalGetsOneLineRewritten) {
