@@ -45,7 +45,8 @@ struct FusedStep::Device {
   void send(std::span<const Inputs> inputs);
   void measure_momentum(cudaStream_t stream);
   void enqueue(cudaStream_t stream);
-  void report_verdict(cudaStream_t stream);
+  cuda::Verdict* verdict() const { return static_cast<cuda::Verdict*>(verdict_memory.data_ptr()); }
+  uint64_t reported() const { return *static_cast<const volatile uint64_t*>(report.data_ptr()); }
   void capture();
 
   cuda::MomentumStep momentum_step(const Piece& piece) const;
@@ -66,11 +67,11 @@ struct FusedStep::Device {
 
   std::optional<Mirror<int64_t>> tables;  // gradients, then parameters
   std::optional<Mirror<float>> scalars;   // {beta, 1 - beta} of each stack, then the radii
-  at::Tensor gradient_squares, momentum_squares, scales, verdict, scratch;
+  at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
   bool momentum_measured = false;
-  at::Tensor found;  // the verdict on the host, pinned
-  cudaStream_t aside = at::cuda::getStreamFromPool();
-  cudaEvent_t decided = nullptr, judged = nullptr, reported = nullptr;
+  at::Tensor report;       // verdict_report() on the host, pinned
+  unsigned judgement = 0;  // of the last run
+  cudaEvent_t ran = nullptr;
   bool pending = false;  // a verdict is under way
 
   int64_t runs = 0;
@@ -102,19 +103,15 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
   gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
   momentum_squares = at::empty({first_momentum_sum.back()}, float32.dtype(at::kDouble));
   scales = at::empty({first_matrix.back(), 2}, float32);
-  verdict = at::empty({1}, float32.dtype(at::kInt));
-  found = at::empty({1}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
-  for (cudaEvent_t* event : {&decided, &judged, &reported}) {
-    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
-  }
+  verdict_memory = at::zeros({static_cast<int64_t>(sizeof(cuda::Verdict))}, float32.dtype(at::kByte));
+  report = at::zeros({1}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+  check(cudaEventCreateWithFlags(&ran, cudaEventDisableTiming), "cudaEventCreate");
   plan_chunks(scratch_bytes);
 }
 
 FusedStep::Device::~Device() {
-  if (pending) cudaEventSynchronize(judged);  // a verdict on its way needs its memory
-  for (const cudaEvent_t event : {decided, judged, reported}) {
-    if (event != nullptr) cudaEventDestroy(event);
-  }
+  if (pending) cudaEventSynchronize(ran);  // a verdict on its way needs its memory
+  if (ran != nullptr) cudaEventDestroy(ran);
   if (graph != nullptr) cudaGraphExecDestroy(graph);
 }
 
@@ -219,7 +216,7 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
                                    : reinterpret_cast<cuda::ScalePair*>(scales.data_ptr<float>()) + matrix,
           .length = cuda::orthogonalize_input_length(static_cast<int>(stack.momentum.size(1)),
                                                      static_cast<int>(stack.momentum.size(2))),
-          .verdict = verdict.data_ptr<int>()};
+          .verdict = verdict()};
 }
 
 float* const* FusedStep::Device::parameters(const Piece& piece) const {
@@ -245,26 +242,13 @@ void FusedStep::Device::enqueue(cudaStream_t stream) {
     steps.push_back(momentum_step({i, 0, stacks[i].momentum.size(0)}));
   }
   const auto count = static_cast<int>(steps.size());
-  check(cuda::measure_gradients(steps.data(), count, stream), "measure_gradients");
-  check(cuda::judge(steps.data(), count, verdict.data_ptr<int>(), stream), "judge");
-  report_verdict(stream);
+  check(cuda::measure_gradients(steps.data(), count, verdict(), stream), "measure_gradients");
+  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream),
+        "judge");
   for (const auto& chunk : chunks) move_chunk(chunk, stream);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) move_by_sign(i, stream);
   }
-  check(cudaStreamWaitEvent(stream, reported, 0), "cudaStreamWaitEvent");
-}
-
-// Beside what follows: a copy to the host takes as long as a small kernel.
-void FusedStep::Device::report_verdict(cudaStream_t stream) {
-  check(cudaEventRecord(decided, stream), "cudaEventRecord");
-  check(cudaStreamWaitEvent(aside, decided, 0), "cudaStreamWaitEvent");
-  check(cudaMemcpyAsync(found.data_ptr(), verdict.data_ptr(), sizeof(int), cudaMemcpyDeviceToHost, aside),
-        "the copy of the verdict");
-  check(cudaEventRecordWithFlags(judged, aside,
-                                 is_capturing(aside) ? cudaEventRecordExternal : cudaEventRecordDefault),
-        "cudaEventRecord");
-  check(cudaEventRecord(reported, aside), "cudaEventRecord");
 }
 
 void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t stream) {
@@ -281,7 +265,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
     half[i].target = {.matrices = parameters(chunk[i]),
                       .radii = radii(chunk[i]),
                       .factor = static_cast<float>(-stack.factor),
-                      .verdict = verdict.data_ptr<int>()};
+                      .verdict = verdict()};
   }
   check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), cuda::ElementType::kFloat16,
                                   stream),
@@ -301,7 +285,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
                                    .radii = radii(chunk[i]),
                                    .direction_factor = static_cast<float>(-stack.factor),
                                    .decay = static_cast<float>(stack.decay),
-                                   .verdict = verdict.data_ptr<int>()},
+                                   .verdict = verdict()},
                                   stream),
           "update_parameters");
   }
@@ -344,9 +328,10 @@ FusedStep::~FusedStep() = default;
 
 void FusedStep::run(std::span<const Inputs> inputs) {
   Device& device = *device_;
-  const c10::cuda::CUDAGuard guard(device.verdict.device());
+  const c10::cuda::CUDAGuard guard(device.verdict_memory.device());
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
   device.send(inputs);
+  device.judgement = static_cast<unsigned>(device.reported() >> 32) + 1;
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
   const bool captured = is_capturing(stream);
   if (!captured && device.runs == 1) device.capture();
@@ -356,6 +341,7 @@ void FusedStep::run(std::span<const Inputs> inputs) {
     device.enqueue(stream);
   }
   device.pending = !captured;
+  if (!captured) check(cudaEventRecord(device.ran, stream), "cudaEventRecord");
   ++device.runs;
 }
 
@@ -367,8 +353,15 @@ void FusedStep::momentum_changed() {
 std::optional<FusedStep::Place> FusedStep::verdict() const {
   const Device& device = *device_;
   if (!device.pending) return {};
-  check(cudaEventSynchronize(device.judged), "cudaEventSynchronize");
-  const int found = *device.found.data_ptr<int>();
+  // The judgement comes early in the run; its end is asked for only lest one wait for a run that failed.
+  while (static_cast<unsigned>(device.reported() >> 32) != device.judgement) {
+    const cudaError_t state = cudaEventQuery(device.ran);
+    if (state == cudaErrorNotReady) continue;
+    check(state, "the step");
+    GLUON_CHECK(static_cast<unsigned>(device.reported() >> 32) == device.judgement,
+                "kernels: the step told no verdict");
+  }
+  const int found = static_cast<int>(device.reported());
   if (found == cuda::kAllFinite) return {};
   const auto after = std::upper_bound(device.first_matrix.begin(), device.first_matrix.end(), found);
   const auto stack = static_cast<std::size_t>(after - device.first_matrix.begin()) - 1;

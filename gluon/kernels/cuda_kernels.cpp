@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -53,6 +54,16 @@ std::string why_unavailable(const at::Device& device) {
   if (properties->major == 9 && properties->minor == 0) return {};
   return join(properties->name, " has compute capability ", properties->major, ".", properties->minor,
               ", the kernels need 9.0 (H100, H200)");
+}
+
+std::optional<double> device_seconds(const std::function<void()>& work) {
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  begin.record();
+  work();
+  end.record();
+  end.synchronize();
+  return 1e-3 * static_cast<double>(begin.elapsed_time(end));
 }
 
 int64_t peak_bytes(const at::Device& device) {

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,10 @@ bool available(const at::Tensor& tensor);
 
 /// Why not, in a few words; empty where they are.
 std::string why_unavailable(const at::Device& device);
+
+/// Seconds the device spent on what `work` put on the current stream, by its own clock, waiting for the host included;
+/// nothing where the kernels are not built in.
+std::optional<double> device_seconds(const std::function<void()>& work);
 
 /// The most bytes that tensors on the device have held at once; 0 where the kernels are not built in.
 int64_t peak_bytes(const at::Device& device);

@@ -36,7 +36,7 @@ struct Sequence {
   Array<double> gradient_squares{static_cast<size_t>(kCount * cuda::gradient_partials(kSize))};
   Array<double> momentum_squares{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
   Array<cuda::ScalePair> scales{kCount};
-  Array<int> verdict{1};
+  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   Array<const void*> gradient_table{kCount};
   Array<float*> parameter_table{kCount};
   Array<void*> copy_table{kCount};
@@ -69,8 +69,8 @@ struct Sequence {
                                   .output = d.data(),
                                   .verdict = verdict.data()};
     require(cuda::measure_momentum(step, stream), "measure momentum");
-    require(cuda::measure_gradients(&step, 1, stream), "measure gradients");
-    require(cuda::judge(&step, 1, verdict.data(), stream), "judge");
+    require(cuda::measure_gradients(&step, 1, verdict.data(), stream), "measure gradients");
+    require(cuda::judge(&step, 1, verdict.data(), nullptr, stream), "judge");
     require(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat16, stream), "accumulate");
     require(cuda::update_parameters({.count = kCount,
                                      .size = kSize,

@@ -65,7 +65,7 @@ std::vector<double> lengths_of(const std::vector<T>& x, size_t size) {
 struct Sums {
   Array<double> gradient, momentum;
   Array<cuda::ScalePair> scales;
-  Array<int> verdict{1};
+  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   Sums(size_t count, size_t size)
       : gradient(count * cuda::gradient_partials(size)),
         momentum(count * cuda::momentum_partials(size)),
@@ -78,8 +78,8 @@ struct Sums {
 
 void measure_and_judge(const cuda::MomentumStep& step, const Sums& sums) {
   require(cuda::measure_momentum(step, nullptr), "measure_momentum");
-  require(cuda::measure_gradients(&step, 1, nullptr), "measure_gradients");
-  require(cuda::judge(&step, 1, sums.verdict.data(), nullptr), "judge");
+  require(cuda::measure_gradients(&step, 1, sums.verdict.data(), nullptr), "measure_gradients");
+  require(cuda::judge(&step, 1, sums.verdict.data(), nullptr, nullptr), "judge");
 }
 
 template <typename G, typename T>
@@ -307,7 +307,7 @@ void check_verdict() {
                                  nullptr),
             "update_by_sign");
     const bool finite = std::isfinite(bad);
-    const int found = sums.verdict.get()[0];
+    const int found = sums.verdict.get()[0].first_bad;
     expect(finite ? found == cuda::kAllFinite : found == 2,
            "verdict: " + std::to_string(found) + " for " + std::to_string(bad));
     expect(same_bits(momentum.get(), m) != finite, "verdict: momentum with " + std::to_string(bad));
@@ -321,10 +321,13 @@ void check_verdict() {
 
 void check_momentum() {
   check_verdict();
+  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   cuda::MomentumStep empty{.count = 1, .size = 4};
-  expect(cuda::measure_gradients(&empty, 1, nullptr) == cudaErrorInvalidValue, "momentum: no pointers");
+  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaErrorInvalidValue,
+         "momentum: no pointers");
   empty.size = 0;
-  expect(cuda::measure_gradients(&empty, 1, nullptr) == cudaSuccess, "momentum: nothing to do");
+  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaSuccess,
+         "momentum: nothing to do");
   for (const MomentumInput input :
        {MomentumInput::kGradient, MomentumInput::kMomentum, MomentumInput::kNesterov}) {
     for (const double magnitude : {1.0, 1e-30, 1e30, 1e-42}) {

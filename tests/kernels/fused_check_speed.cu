@@ -93,7 +93,7 @@ struct Layers {
   Array<float> weights{std::vector<float>{0.95F, 0.05F}}, radii;
   Array<double> gradient_squares, momentum_squares;
   Array<cuda::ScalePair> scales;
-  Array<int> verdict{1};
+  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   int64_t count, size;
 
   Layers(int64_t count, int64_t rows, int64_t columns)
@@ -142,8 +142,8 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
   for (const bool nesterov : {false, true}) {
     const cuda::MomentumStep step =
         l.step(nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum);
-    const auto measure = [&] { return cuda::measure_gradients(&step, 1, nullptr); };
-    const auto judge = [&] { return cuda::judge(&step, 1, l.verdict.data(), nullptr); };
+    const auto measure = [&] { return cuda::measure_gradients(&step, 1, l.verdict.data(), nullptr); };
+    const auto judge = [&] { return cuda::judge(&step, 1, l.verdict.data(), nullptr, nullptr); };
     const auto accumulate = [&] {
       return cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr);
     };

@@ -64,7 +64,8 @@ const char* name_of(ProductKind kind) {
   return names[int(kind)];
 }
 
-// C = alpha A B + beta D + gamma E. kSymmetric is checked with B = A, as the same and (two addends) another buffer.
+// C = alpha A B, + beta D (one addend), + a multiple of I where C is symmetric (two). kSymmetric is checked with B = A,
+// as the same and (two addends) another buffer.
 void check_product(ProductKind kind, int count, int m, int n, int addends) {
   const bool row = kind == ProductKind::kRowGram, column = kind == ProductKind::kColumnGram;
   const bool square = kind == ProductKind::kSymmetric;
@@ -76,8 +77,7 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
             : kind == ProductKind::kRight ? Stack(count, n, n, 4, true)
                                           : Stack(1, 8, 8, 5, false);
   Stack copy(square ? count : 1, square ? m : 8, square ? m : 8, 2, true);
-  Stack c(count, rows, columns, 6, false), d(count, rows, columns, 7, symmetric),
-      e(count, rows, columns, 8, symmetric);
+  Stack c(count, rows, columns, 6, false), d(count, rows, columns, 7, symmetric);
   Buffer<float> squares(int64_t(count) * product_partials(rows));
   squares.fill(0xff);
 
@@ -92,8 +92,9 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   product.c = c.view();
   product.alpha = float(1 / std::sqrt(double(depth)));
   if (addends > 0) product.d = d.view(), product.beta = -0.5f;
-  if (addends > 1) product.e = e.view(), product.gamma = 2;
-  if (row || column) product.squares = squares.get();
+  if (addends > 1 && symmetric) product.identity = 2;
+  const bool sums = (row || column) && product.identity == 0;
+  if (sums) product.squares = squares.get();
   Buffer<int> progress(product_progress(&product, 1));
   c.half.fill(0xff);  // NaN everywhere: an entry that is not written fails
   CUDA_OK(launch_products(&product, 1, progress.get(), nullptr));
@@ -106,9 +107,10 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   support::multiply(handle, count, rows, columns, depth, product.alpha, a.dense.get(), column, right, row, 0,
                     reference.get());
   std::vector<double> expected = reference.download();
-  const std::vector<double> d_host = d.dense.download(), e_host = e.dense.download();
-  for (size_t i = 0; i < expected.size(); ++i)
-    expected[i] += product.beta * d_host[i] + product.gamma * e_host[i];
+  const std::vector<double> d_host = d.dense.download();
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += product.beta * d_host[i];
+  for (int64_t i = 0; i < int64_t(count) * rows; ++i)
+    expected[i * columns + (symmetric ? i % rows : 0)] += product.identity;
   const std::vector<double> result = support::gather(first, count, rows, columns, c.stride);
   const double error = support::relative_error(result, expected);
 
@@ -124,12 +126,12 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
       mirrored &= result[i * columns + j] == result[j * columns + i];
   }
   double square_error = 0;
-  if (row || column) {
-    const std::vector<float> sums = squares.download();
+  if (sums) {
+    const std::vector<float> partial = squares.download();
     for (int i = 0; i < count; ++i) {
       double sum = 0, wanted = 0;
       const int64_t partials = product_partials(rows), size = int64_t(rows) * rows;
-      for (int64_t j = 0; j < partials; ++j) sum += sums[i * partials + j];
+      for (int64_t j = 0; j < partials; ++j) sum += partial[i * partials + j];
       for (int64_t j = 0; j < size; ++j) wanted += expected[i * size + j] * expected[i * size + j];
       square_error = std::max(square_error, std::abs(sum / wanted - 1));
     }
@@ -272,7 +274,7 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale,
       count, m, n, power, scale, gram ? "gram" : "direct", half_input ? "fp16" : "fp32", steps, rounding,
       ours_polar, bf16_polar, ours_orthogonal, bf16_orthogonal);
   expect(ours.repeats, "two runs give the same bits");
-  expect(rounding < (!gram ? 2e-3 : steps <= 4 ? 2e-2 : 4e-2), "close to the same polynomials in float64");
+  expect(rounding < 4e-3, "close to the same polynomials in float64");
   // With as many steps as bf16's the polynomials are the same and only the start differs.
   const double slack = steps <= 4 ? 1 : 1.1;
   if (power > 0 && steps <= 4) return;  // four steps leave small singular values behind, in any precision
@@ -382,10 +384,12 @@ int main(int argc, char** argv) {
     check_product(kind, 1, 8, 24, 1);
     check_product(kind, 3, 100, 37, 2);
     check_product(kind, 2, 520, 264, 2);
-    check_product(kind, 5, 264, 1000, kind == kSymmetric ? 2 : 1);
     check_product(kind, 1, 1, 5, 1);
+    if (!small) check_product(kind, 5, 264, 1000, kind == kSymmetric ? 2 : 1);
   }
-  if (!small) check_large();
+  failures += check_targets();
+  if (small) return failures == 0 ? 0 : 1;
+  check_large();
   check_orthogonalizer(3, 264, 104, 0, 1e-30, Form::kAuto, false);
   check_orthogonalizer(3, 104, 264, 0, 1e30, Form::kAuto, false);
   check_orthogonalizer(2, 99, 301, 0, 1e-20, Form::kGram, false);

@@ -155,3 +155,5 @@ inline std::vector<double> scaled_by_frobenius(std::vector<double> x, int count,
 }
 
 }  // namespace support
+
+int check_targets();  // orthogonalize_check_targets.cu; how many failed

@@ -74,7 +74,8 @@ __device__ __forceinline__ Place find_place(const Parts& parts, int64_t block) {
 // One block per partial sum of `tiles` neighbouring tiles; of the momentum where there are no gradients.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    measure_kernel(const __grid_constant__ Parts parts, int64_t tiles) {
+    measure_kernel(const __grid_constant__ Parts parts, int64_t tiles, Verdict* verdict) {
+  if (verdict != nullptr && blockIdx.x == 0 && threadIdx.x == 0) verdict->first_bad = kAllFinite;
   const Place place = find_place(parts, blockIdx.x);
   const Part& part = *place.part;
   const int64_t begin = place.block * tiles * kTile;
@@ -119,18 +120,7 @@ __device__ double sum_of(const double* values, int count) {
   return reduce_block<kThreads>(sum, Add());
 }
 
-// One block per matrix.
-__global__ void __launch_bounds__(kThreads)
-    judge_kernel(const __grid_constant__ AllJudged all, int* verdict) {
-  const int number = static_cast<int>(blockIdx.x);
-  int i = 0;
-  while (i + 1 < all.count && number >= all.step[i + 1].first_matrix) ++i;
-  const Judged& step = all.step[i];
-  const int64_t matrix = number - step.first_matrix;
-  const double squares =
-      sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
-  if (threadIdx.x == 0 && !isfinite(squares)) atomicMin(verdict, number);
-  if (step.scales == nullptr) return;
+__device__ void write_scale(const Judged& step, int64_t matrix, double squares) {
   const double gradient = sqrt(squares);
   double bound = gradient;
   if (step.input != MomentumInput::kGradient) {
@@ -142,6 +132,30 @@ __global__ void __launch_bounds__(kThreads)
   }
   // Some above the bound: sums and the entries themselves are rounded.
   if (threadIdx.x == 0) step.scales[matrix] = split_factor(bound * (1 + 0x1p-20), step.length);
+}
+
+// One block per matrix; the last one to finish tells the host.
+__global__ void __launch_bounds__(kThreads)
+    judge_kernel(const __grid_constant__ AllJudged all, Verdict* verdict, uint64_t* report) {
+  const int number = static_cast<int>(blockIdx.x);
+  int i = 0;
+  while (i + 1 < all.count && number >= all.step[i + 1].first_matrix) ++i;
+  const Judged& step = all.step[i];
+  const int64_t matrix = number - step.first_matrix;
+  const double squares =
+      sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
+  if (step.scales != nullptr) write_scale(step, matrix, squares);
+  if (threadIdx.x != 0) return;
+  if (!isfinite(squares)) atomicMin(&verdict->first_bad, number);
+  __threadfence();
+  if (atomicAdd(&verdict->blocks, 1u) + 1 < gridDim.x) return;
+  verdict->blocks = 0;
+  const unsigned judgement = ++verdict->judgements;
+  if (report == nullptr) return;
+  const int first_bad = atomicAdd(&verdict->first_bad, 0);
+  *static_cast<volatile uint64_t*>(report) =
+      static_cast<uint64_t>(judgement) << 32 | static_cast<uint32_t>(first_bad);
+  __threadfence_system();
 }
 
 // One entry: the momentum and the LMO's input after this step.
@@ -188,7 +202,7 @@ __device__ __forceinline__ double accumulate_tile(const G* gradient, float* mome
 // One block per tile, last tile first: measuring left the end of the gradients in the L2 cache.
 template <MomentumInput Input, typename G, typename T>
 __global__ void __launch_bounds__(kThreads)
-    accumulate_kernel(const __grid_constant__ Parts parts, const int* verdict) {
+    accumulate_kernel(const __grid_constant__ Parts parts, const Verdict* verdict) {
   if (left_out(verdict)) return;
   const Place place = find_place(parts, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
   const Part& part = *place.part;
@@ -263,10 +277,11 @@ int64_t gradient_partials(int64_t size) { return (tiles_of(size) + kTilesPerSum 
 
 int64_t momentum_partials(int64_t size) { return tiles_of(size); }
 
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, cudaStream_t stream) {
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
+                              cudaStream_t stream) {
   Parts parts{};
   int64_t blocks = 0;
-  if (!alike(steps, step_count)) return cudaErrorInvalidValue;
+  if (!alike(steps, step_count) || verdict == nullptr) return cudaErrorInvalidValue;
   for (int i = 0; i < step_count; ++i) {
     const MomentumStep& step = steps[i];
     const int64_t partials = gradient_partials(step.size);
@@ -279,10 +294,11 @@ cudaError_t measure_gradients(const MomentumStep* steps, int step_count, cudaStr
   }
   if (blocks == 0) return cudaSuccess;
   if (steps[0].gradient_type == ElementType::kFloat32) {
-    measure_kernel<float><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum);
+    measure_kernel<float>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
   } else {
     measure_kernel<__nv_bfloat16>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum);
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
   }
   return cudaGetLastError();
 }
@@ -297,11 +313,13 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
                    .per_matrix = static_cast<int>(tiles),
                    .momentum = step.momentum,
                    .squares = step.momentum_squares};
-  measure_kernel<float><<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1);
+  measure_kernel<float>
+      <<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1, nullptr);
   return cudaGetLastError();
 }
 
-cudaError_t judge(const MomentumStep* steps, int step_count, int* verdict, cudaStream_t stream) {
+cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
+                  cudaStream_t stream) {
   if (verdict == nullptr || step_count < 0 || step_count > kMaxMomentumSteps) return cudaErrorInvalidValue;
   AllJudged all{};
   int64_t matrices = 0;
@@ -322,9 +340,8 @@ cudaError_t judge(const MomentumStep* steps, int step_count, int* verdict, cudaS
                              step.length};
     matrices += step.count;
   }
-  const cudaError_t error = cudaMemsetAsync(verdict, kAllFinite & 0xff, sizeof(int), stream);
-  if (error != cudaSuccess || matrices == 0) return error;
-  judge_kernel<<<static_cast<unsigned>(matrices), kThreads, 0, stream>>>(all, verdict);
+  if (matrices == 0) return cudaErrorInvalidValue;
+  judge_kernel<<<static_cast<unsigned>(matrices), kThreads, 0, stream>>>(all, verdict, report);
   return cudaGetLastError();
 }
 

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "gluon/kernels/cuda/element_type.h"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 
@@ -47,7 +48,7 @@ struct MomentumStep {
   ScalePair* scales = nullptr;         // (c)
   void* output = nullptr;              // (c, size); null: only the momentum is updated
   float length = 1;                    // Frobenius norm of the output, at most
-  const int* verdict = nullptr;        // null: nothing is left out
+  const Verdict* verdict = nullptr;    // null: nothing is left out
 };
 
 /// Partial sums a matrix of `size` entries needs; depends on nothing else.
@@ -57,17 +58,20 @@ int64_t momentum_partials(int64_t size);
 /// At most this many steps go together.
 inline constexpr int kMaxMomentumSteps = 64;
 
-/// Writes gradient_squares. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types, and steps
+/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types, and steps
 /// of different gradient types, inputs or verdicts, here and below.
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, cudaStream_t stream);
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
+                              cudaStream_t stream);
 
 /// Writes momentum_squares: once, before the first step with this momentum. accumulate_momentum() keeps them up to date,
 /// to the bit.
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 
-/// Writes the scales of all steps, those with a null `scales` left out, and to `verdict` the number of the first matrix
-/// (counted through all steps) whose gradient is not finite, or kAllFinite of verdict.h.
-cudaError_t judge(const MomentumStep* steps, int step_count, int* verdict, cudaStream_t stream);
+/// Writes the scales of all steps, those with a null `scales` left out, and to the verdict the number of the first matrix
+/// (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or memory of the host that the
+/// device can write, gets verdict_report().
+cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
+                  cudaStream_t stream);
 
 /// Updates the momentum (nothing for kGradient) and its squares, and writes the outputs in `output_type`. Scales and
 /// squares are not needed without an output.

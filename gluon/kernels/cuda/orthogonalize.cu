@@ -14,8 +14,8 @@ using Form = OrthogonalizeOptions::Form;
 // Flops say aspect > 1; half products run at about 0.85 of the rate of full ones and there are more of them.
 constexpr double kGramAspect = 1.5;
 
-// Rounding of Q (about as large as the product of a, 30 for the first two steps) moves the polar factor by 0.005 to
-// 0.07, against 0.001 in the direct form: less than what up to five steps leave, too much where more are asked for.
+// Rounding of Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against
+// 0.001 to 0.002 in the direct form: less than what up to five steps leave, too much where more are asked for.
 constexpr int kMaxGramSteps = 5;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -102,45 +102,48 @@ class Planner {
     plan_.convert = true;
   }
 
-  // The steps [begin, end) by Gram matrices alone, then X <- q X + Q X.
+  // a I + b R + c R^2 = c (R + s I)^2 + (a - c s^2) I with s = b / (2 c): the s with which R comes to a step, so that
+  // its polynomial needs no addend. 0, and an addend, where R's scale is not known yet or R is needed again.
+  double shift_before(int step, int end) const {
+    const Quintic& row = options_.coefficients[step];
+    const bool possible = step > 0 && step + 1 == end && std::abs(row.b) <= 4 * std::abs(row.c);
+    return possible ? row.b / (2 * row.c) : 0;
+  }
+
+  // The steps [begin, end) by Gram matrices alone, then X <- Q X.
   void run_segment(int begin, int end, const HalfStack& target) {
     const bool first = begin == 0;
     int r = take(), q = kNone;
-    append_gram(buffers_[r], first ? squares_ : nullptr);
-    float factor = 1;  // Q stands for factor I + Q
+    append_gram(r, first ? squares_ : nullptr, shift_before(begin, end));
     for (int step = begin; step < end; ++step) {
       const Quintic& row = options_.coefficients[step];
       const bool scale = step == 0, last = step + 1 == end;
-      const auto a = static_cast<float>(row.a);
       const int z = take();
-      Product& square = append_symmetric(r, r, z, row.c, r, row.b);
-      if (scale) use_bound(square, 4, 2);
+      append_polynomial(row, r, shift_before(step, end), z);
+      if (scale) use_bound(plan_.products.back(), 4, 2);
       if (last) release(r);
       const int old_q = q;
       if (old_q == kNone) {
         q = z;
       } else {
         q = take();
-        Product& product = append_symmetric(old_q, z, q, 1, old_q, a);
-        product.e = buffers_[z];
-        product.gamma = factor;
+        append_symmetric(old_q, z, q);
         release(old_q);
       }
-      factor *= a;
       if (last) {
         if (z != q) release(z);
         break;
       }
       const int half_way = take();
-      Product& once = append_symmetric(z, r, half_way, 1, r, a);
-      if (scale) use_bound(once, 2, 2);
+      Product& once = append_symmetric(z, r, half_way);
+      if (scale) use_bound(once, 2, 0);
       release(r);
       r = take();
-      append_symmetric(z, half_way, r, 1, half_way, a);
+      append_symmetric(z, half_way, r).identity = static_cast<float>(shift_before(step + 1, end));
       release(half_way);
       if (z != q) release(z);
     }
-    append_multiplication(q, factor, target, first);
+    append_multiplication(q, target, first);
     if (end == options_.steps) plan_.products.back().target = stack_.target;
     release(q);
     x_ = target;
@@ -156,32 +159,38 @@ class Planner {
     return plan_.products.back();
   }
 
-  void append_gram(const HalfStack& r, float* squares) {
+  void append_gram(int r, float* squares, double shift) {
     Product& product = append(wide() ? ProductKind::kRowGram : ProductKind::kColumnGram);
     product.a = x_;
-    product.c = r;
+    product.c = buffers_[r];
     product.squares = squares;
+    product.identity = static_cast<float>(shift);
   }
 
-  Product& append_symmetric(int a, int b, int c, double alpha, int d, double beta) {
+  Product& append_symmetric(int a, int b, int c) {
     Product& product = append(ProductKind::kSymmetric);
     product.a = buffers_[a];
     product.b = buffers_[b];
     product.c = buffers_[c];
-    product.d = buffers_[d];
-    product.alpha = static_cast<float>(alpha);
-    product.beta = static_cast<float>(beta);
     return product;
   }
 
-  void append_multiplication(int q, float factor, const HalfStack& target, bool scale) {
+  // z of R, of which r is R + shift I.
+  void append_polynomial(const Quintic& row, int r, double shift, int z) {
+    Product& product = append_symmetric(r, r, z);
+    product.alpha = static_cast<float>(row.c);
+    product.identity = static_cast<float>(row.a - row.c * shift * shift);
+    if (shift != 0) return;
+    product.d = buffers_[r];
+    product.beta = static_cast<float>(row.b);
+  }
+
+  void append_multiplication(int q, const HalfStack& target, bool scale) {
     Product& product = append(wide() ? ProductKind::kLeft : ProductKind::kRight);
     product.a = wide() ? buffers_[q] : x_;
     product.b = wide() ? x_ : buffers_[q];
     product.c = target;
-    product.d = x_;
-    product.beta = factor;
-    if (scale) use_bound(product, 1, 1);
+    if (scale) use_bound(product, 1, 0);
   }
 
   void use_bound(Product& product, int alpha_power, int addend_power) const {

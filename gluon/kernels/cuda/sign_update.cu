@@ -58,7 +58,7 @@ template <MomentumInput Input, typename G>
 __global__ void __launch_bounds__(kThreads)
     sign_kernel(const void* const* gradients, float* momentum, const float* weights, float* const* parameters,
                 void* const* copies, const float* radii, float direction_factor, float decay, int64_t size,
-                int64_t tiles, const int* verdict) {
+                int64_t tiles, const Verdict* verdict) {
   if (left_out(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;

@@ -15,6 +15,7 @@
 
 #include "gluon/kernels/cuda/element_type.h"
 #include "gluon/kernels/cuda/momentum.h"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 
@@ -32,7 +33,7 @@ struct SignUpdate {
   const float* radii = nullptr;                       // (c)
   float direction_factor = -1;                        // s
   float decay = 0;
-  const int* verdict = nullptr;  // see verdict.h
+  const Verdict* verdict = nullptr;  // see verdict.h
 };
 
 /// Updates momentum and parameters. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types.

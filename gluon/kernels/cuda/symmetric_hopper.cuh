@@ -82,9 +82,13 @@ __device__ __forceinline__ bool warpgroup_all(int id, bool value) {
   return all != 0;
 }
 
-/// All 128 threads of a warpgroup; `id` is 1..15.
-__device__ __forceinline__ void warpgroup_barrier(int id) {
-  asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+/// A barrier of `threads` threads, some of which arrive without waiting; `id` is 1..15.
+__device__ __forceinline__ void meet(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // ---- clusters

@@ -7,8 +7,8 @@
 
 namespace gluon::cuda::tiles {
 
-// A finished tile on its way to C, in half precision: 64 columns at a time, and to the mirrored place. It waits in
-// registers, so that the tensor cores are busy with the next tile meanwhile.
+// A finished tile on its way, in half precision, 64 columns at a time. It waits in registers, so that the tensor cores
+// are busy with the next tile meanwhile.
 struct Pending {
   static constexpr int kBoxes = 4;
 
@@ -28,42 +28,33 @@ struct Pending {
     for (int i = 0; i < 64; ++i) entries[i] = hopper::pack_half(acc[2 * i], acc[2 * i + 1]);
   }
 
-  // The whole warpgroup, when a box is left; `results` is its two boxes. After the last one those who wait for this
-  // tile are told.
-  __device__ __forceinline__ void store_next(uint32_t results, int group) {
-    if (box == kBoxes) return;
+  // Whether a box is to be stored after `done` of `all` products: all of them after two thirds.
+  __device__ __forceinline__ bool is_due(int done, int all) const {
+    return box < kBoxes && 6 * done >= box * all;
+  }
+
+  // The whole warpgroup, when a box is left.
+  __device__ __forceinline__ void store_next(const Shared& shared, int group) {
     const Arguments& product = launch.product[tile.product()];
     const int rank = static_cast<int>(hopper::cluster_rank());
-    const int row = tile.row() + kBlockRows * rank + 64 * group;
     if (product.targets != nullptr) {
+      const int row = tile.row() + kBlockRows * rank + 64 * group;
       if (box == 0) add_box<0>(product, row);
       if (box == 1) add_box<1>(product, row);
       if (box == 2) add_box<2>(product, row);
       if (box == 3) add_box<3>(product, row);
-      ++box;
-      return;
-    }
-    const bool leader = threadIdx.x % 128 == 0;
-    const bool mirrored = product.symmetric && (!tile.on_diagonal() || (rank == 1 && box < 2));
-    if (leader) hopper::store_wait_read<0>();
-    hopper::warpgroup_barrier(1 + group);
-    if (box == 0) write_box<0>(results, mirrored);
-    if (box == 1) write_box<1>(results, mirrored);
-    if (box == 2) write_box<2>(results, mirrored);
-    if (box == 3) write_box<3>(results, mirrored);
-    hopper::async_proxy_fence();
-    hopper::warpgroup_barrier(1 + group);
-    if (leader) {
-      const CUtensorMap* map = &launch.maps[product.c];
-      const int column = tile.column() + 64 * box;
-      hopper::store_box(map, results, column, row, tile.matrix());
-      if (mirrored) hopper::store_box(map, results + kBoxBytes, row, column, tile.matrix());
-      hopper::store_commit();
+    } else {
+      const uint32_t results = shared.results(group);
+      const bool mirrored = is_mirrored(product, tile, rank, box);
+      hopper::meet(kResultsFree + group, kResultThreads);
+      if (box == 0) write_box<0>(results, mirrored);
+      if (box == 1) write_box<1>(results, mirrored);
+      if (box == 2) write_box<2>(results, mirrored);
+      if (box == 3) write_box<3>(results, mirrored);
+      hopper::async_proxy_fence();
+      hopper::arrive(kResultsFull + group, kResultThreads);
     }
     if (++box == 2 && is_half(product, tile, rank)) box = kBoxes;
-    if (box < kBoxes || !leader || product.done == nullptr) return;
-    hopper::store_wait_all();
-    hopper::publish(product.done + tile.matrix());
   }
 
  private:
@@ -103,5 +94,39 @@ struct Pending {
     }
   }
 };
+
+// The warp that sends a warpgroup's boxes to C and to the mirrored place, and tells those who wait for a tile that it is
+// there: until it is, only this warp waits.
+__device__ __forceinline__ void send_results(const Launch& launch, const Shared& shared, int rank,
+                                             int group) {
+  const uint32_t results = shared.results(group);
+  const bool leader = threadIdx.x % 32 == 0;
+  int segment = 0;
+  for (int number = first_tile(); number < launch.tiles; number += tile_stride()) {
+    const Tile tile = find_tile(launch, number, segment);
+    const Arguments& product = launch.product[tile.product()];
+    if (product.targets != nullptr) continue;
+    const int row = tile.row() + kBlockRows * rank + 64 * group;
+    const int boxes = is_half(product, tile, rank) ? 2 : Pending::kBoxes;
+#pragma unroll 1
+    for (int box = 0; box < boxes; ++box) {
+      hopper::arrive(kResultsFree + group, kResultThreads);
+      hopper::meet(kResultsFull + group, kResultThreads);
+      if (!leader) continue;
+      const CUtensorMap* map = &launch.maps[product.c];
+      const int column = tile.column() + 64 * box;
+      hopper::store_box(map, results, column, row, tile.matrix());
+      if (is_mirrored(product, tile, rank, box)) {
+        hopper::store_box(map, results + kBoxBytes, row, column, tile.matrix());
+      }
+      hopper::store_commit();
+      hopper::store_wait_read<0>();
+    }
+    if (!leader || product.done == nullptr) continue;
+    hopper::store_wait_all();
+    hopper::publish(product.done + tile.matrix());
+  }
+  if (leader) hopper::store_wait_all();
+}
 
 }  // namespace gluon::cuda::tiles

@@ -107,7 +107,8 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   if (product.count <= 0 || product.count > tiles::kMaxMatrices || product.rows <= 0 || no_columns) {
     return cudaErrorInvalidValue;
   }
-  if ((product.squares != nullptr && !gram) || (product.e.data != nullptr && product.d.data == nullptr)) {
+  if ((product.squares != nullptr && !gram) ||
+      (product.identity != 0 && (!symmetric || product.squares != nullptr))) {
     return cudaErrorInvalidValue;
   }
   const Shapes shapes = shapes_of(product);
@@ -120,8 +121,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   } operands[] = {{product.a, shapes.a, &arguments->a, false},
                   {b, shapes.b, &arguments->b, false},
                   {product.c, shapes.c, &arguments->c, false},
-                  {product.d, shapes.c, &arguments->d, true},
-                  {product.e, shapes.c, &arguments->e, true}};
+                  {product.d, shapes.c, &arguments->d, true}};
   for (const auto& [stack, extents, index, optional] : operands) {
     if (optional && stack.data == nullptr) continue;
     const cudaError_t error = all.find(stack, product.count, extents, index);
@@ -131,7 +131,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
                       : product.kind == ProductKind::kLeft     ? Layout::kMixed
                                                                : Layout::kAlongDepth;
   arguments->depth_tiles = (shapes.depth + tiles::kDepth - 1) / tiles::kDepth;
-  arguments->addends = (product.d.data != nullptr) + (product.e.data != nullptr);
+  arguments->has_addend = product.d.data != nullptr;
   arguments->symmetric = symmetric;
   arguments->shared_operand = symmetric && b.data == product.a.data;
   arguments->row_tiles = tiles_of(shapes.c.rows);
@@ -140,7 +140,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
       symmetric ? tiles::lower_tiles(arguments->row_tiles) : arguments->row_tiles * arguments->column_tiles;
   arguments->alpha = product.alpha;
   arguments->beta = product.beta;
-  arguments->gamma = product.gamma;
+  arguments->identity = product.identity;
   arguments->alpha_power = product.alpha_power;
   arguments->addend_power = product.addend_power;
   arguments->bound = product.bound;

@@ -6,13 +6,13 @@
 //   kLeft         C (m, n) = alpha A B          A (m, m), B (m, n)
 //   kRight        C (m, n) = alpha A B          A (m, n), B (n, n) symmetric
 //
-// each plus beta D + gamma E (optional, shaped like C; symmetric where C is). fp16 in and out, fp32 in between. Of the
+// each plus beta D (optional, shaped like C; symmetric where C is), the first three also plus a multiple of I. fp16 in and out, fp32 in between. Of the
 // first three only the tiles on and below the diagonal are computed, and each is stored twice, once transposed: 21
 // instead of 36 blocks of 128 x 128 for 768 x 768, 136 instead of 256 for 2048 x 2048.
 //
 // Per matrix scaling without a pass of its own: a Gram product can leave partial sums of |C|_F^2, and a later product
-// can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and the addends'
-// factors by s^addend_power.
+// can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and beta by
+// s^addend_power.
 //
 // Many products run as one launch. Those with the same `chain` follow each other matrix by matrix: a product starts on a
 // matrix as soon as the previous one of its chain has finished that matrix, so that there is no gap between products
@@ -25,6 +25,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 
@@ -44,9 +46,10 @@ struct Product {
   int count = 0;              // matrices
   int rows = 0, columns = 0;  // m, n of the table above; n is unused by kSymmetric
   HalfStack a, b, c;          // b is unused by the Gram kinds; c may not overlap an input
-  HalfStack d, e;             // no addend where data is null; e only beside d
-  float alpha = 1, beta = 0, gamma = 0;
-  int chain = 0;  // all products of a chain have the same count
+  HalfStack d;                // no addend where data is null
+  float alpha = 1, beta = 0;
+  float identity = 0;  // times I
+  int chain = 0;       // all products of a chain have the same count
 
   float* squares = nullptr;  // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
   const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
@@ -60,7 +63,7 @@ struct Product {
     float* const* matrices = nullptr;  // count pointers in device memory, divisible by 8; null: C is stored
     const float* radii = nullptr;
     float factor = 1;
-    const int* verdict = nullptr;  // see verdict.h
+    const Verdict* verdict = nullptr;  // see verdict.h
   } target;
 };
 

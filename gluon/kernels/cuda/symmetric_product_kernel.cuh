@@ -1,13 +1,12 @@
 // The kernel behind symmetric_product.h: a persistent, warp-specialised product of tiles 256 x 256 x 64 by clusters of
 // two blocks.
 //
-// Threads: warpgroup 0 is the producer (one lane asks the copy engine for boxes of 64 x 64), warpgroups 1 and 2 each
-// own 64 of the block's 128 rows: four m64n256k16 a stage, accumulators in 128 registers a thread. A ring of kStages
+// Threads: warpgroups 1 and 2 each own 64 of the block's 128 rows: four m64n256k16 a stage, accumulators in 128 registers
+// a thread. Of warpgroup 0 one lane is the producer, which asks the copy engine for boxes of 64 x 64, and two warps send
+// results (symmetric_pending.cuh): whoever feeds the tensor cores waits for no copy to end. A ring of kStages
 // slots of 48 KiB (A 128 x 64, B 256 x 64) connects them. Both blocks of a cluster need the same B: each loads half of
 // it, for both, which cuts what L2 must deliver by a third; their rings advance together, a slot is free when both
-// blocks have released it. The addends D and E come through the same ring, two slots of 128 x 128 each. Results wait in
-// registers, in half precision, and go through shared memory to the copy engine during the next tile's first products;
-// the mirrored copy is stored from a transposed box.
+// blocks have released it. The addend D comes through the same ring, in two slots of 128 x 128.
 //
 // Cluster i of n computes the tiles i, i + n, ...: no schedule changes a bit of the result. A tile waits for tiles with
 // smaller numbers alone, and all clusters are on the device at once: the unfinished tile with the smallest number never
@@ -18,9 +17,6 @@
 #include "gluon/kernels/cuda/symmetric_pending.cuh"
 
 namespace gluon::cuda::tiles {
-
-__device__ inline int first_tile() { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
-__device__ inline int tile_stride() { return static_cast<int>(gridDim.x) / kClusterBlocks; }
 
 __device__ __forceinline__ void produce(const Launch& launch, const Shared& shared, int rank) {
   Position position;
@@ -71,17 +67,15 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
       }
       if (!ready && number < launch.tiles && 2 * k >= product.depth_tiles) ready = inputs_ready(next);
     }
-    for (int addend = 0; addend < product.addends; ++addend) {
-      const CUtensorMap* map = &launch.maps[addend == 0 ? product.d : product.e];
-      for (int half = 0; half < 2; ++half) {
-        acquire(4 * kBoxBytes);
+    for (int half = 0; half < (product.has_addend ? 2 : 0); ++half) {
+      acquire(4 * kBoxBytes);
 #pragma unroll 1
-        for (int i = 0; i < 4; ++i) {
-          hopper::load_box(shared.slot(position) + i * kBoxBytes, map, shared.full_at(position),
-                           tile.column() + 128 * half + 64 * (i % 2), row + 64 * (i / 2), tile.matrix());
-        }
-        position.advance();
+      for (int i = 0; i < 4; ++i) {
+        hopper::load_box(shared.slot(position) + i * kBoxBytes, &launch.maps[product.d],
+                         shared.full_at(position), tile.column() + 128 * half + 64 * (i % 2),
+                         row + 64 * (i / 2), tile.matrix());
       }
+      position.advance();
     }
   }
 }
@@ -132,31 +126,42 @@ __device__ __forceinline__ void add_addend(float (&acc)[128], const Shared& shar
   }
 }
 
-// One tile's sum over the depth. One group of products stays in flight while the next slot is awaited. The previous
-// tile is stored meanwhile, spread over the first two thirds and not by both warpgroups at once; `prepare` runs beside
-// the last products.
+// acc += factor I, in a tile on the diagonal. Of each block of 8 x 8 entries a lane has two neighbours in a row.
+__device__ __forceinline__ void add_identity(float (&acc)[128], int rank, int group, float factor) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane / 4;
+  const float even = row % 2 == 0 ? factor : 0, odd = factor - even;
+  const int first_block = row / 2 == lane % 4 ? 16 * rank + 8 * group + 2 * warp : -2;
+#pragma unroll
+  for (int block = 0; block < 32; ++block) {
+    if (block / 2 != first_block / 2) continue;
+    acc[4 * block + 2 * (block % 2)] += even;
+    acc[4 * block + 2 * (block % 2) + 1] += odd;
+  }
+}
+
+// One tile's sum over the depth. One group of products stays in flight while the next slot is awaited, and slots are
+// released before anything else is done. The previous tile is stored meanwhile, spread over the first two thirds and not
+// by both warpgroups at once; `prepare` runs beside the last products. Each piece of code is here once per kind of
+// product: five times as much of it, more than the instruction cache holds, was slower.
 template <int kColumns, bool kAcrossA, bool kAcrossB, typename Prepare>
 __device__ __forceinline__ void accumulate(float (&acc)[128], Pending& pending, const Shared& shared,
-                                           Position& position, uint32_t offset_a, int depth_tiles, int group,
+                                           Position& position, uint32_t offset_a, int depth, int group,
                                            Prepare prepare) {
-  const uint32_t results = shared.results(group);
   hopper::products_fence(acc);
   multiply_slot<kColumns, kAcrossA, kAcrossB>(acc, shared, position, offset_a, true);
-  if (group == 0) pending.store_next(results, group);
   position.advance();
 #pragma unroll 1
-  for (int k = 1; k < depth_tiles; ++k) {
+  for (int k = 1; k < depth; ++k) {
     multiply_slot<kColumns, kAcrossA, kAcrossB>(acc, shared, position, offset_a, false);
-    if (6 * (k - group) >= pending.box * depth_tiles) pending.store_next(results, group);
     hopper::products_wait<1>();
     release(shared, position.previous_slot());
+    if (pending.is_due(k - group, depth)) pending.store_next(shared, group);
     position.advance();
   }
   prepare();
   hopper::products_wait<0>();
   hopper::products_fence(acc);
   release(shared, position.previous_slot());
-  while (pending.box < Pending::kBoxes) pending.store_next(results, group);
 }
 
 // 1 / (safety |C|_F^(1/2)) from the partial sums of |C|_F^2, 0 for C = 0; the same in every lane.
@@ -177,11 +182,10 @@ __device__ __forceinline__ float power(float x, int exponent) {
 // One partial sum a warp, sixteen a tile; what is stored twice counts twice.
 __device__ __forceinline__ void write_squares(const float (&acc)[128], const Tile& tile, int rank, int group,
                                               float* squares, int tiles) {
-  float left = 0, right = 0;
+  float sums[4] = {};  // two of each half: the chip adds faster than one after another
 #pragma unroll
-  for (int i = 0; i < 64; ++i) left += acc[i] * acc[i];
-#pragma unroll
-  for (int i = 64; i < 128; ++i) right += acc[i] * acc[i];
+  for (int i = 0; i < 128; ++i) sums[i / 64 * 2 + i % 2] += acc[i] * acc[i];
+  const float left = sums[0] + sums[1], right = sums[2] + sums[3];
   float sum = tile.on_diagonal() ? (rank == 0 ? left : 2 * left + right) : 2 * (left + right);
   for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
   if (threadIdx.x % 32 == 0) {
@@ -190,19 +194,18 @@ __device__ __forceinline__ void write_squares(const float (&acc)[128], const Til
   }
 }
 
-// The factors of a tile's sum and its addends, and of the way of its target.
+// The factors of a tile's sum and its addend, and of the way of its target.
 struct Factors {
-  float alpha, beta, gamma, move;
+  float alpha, beta, move;
 };
 
 __device__ __forceinline__ Factors find_factors(const Arguments& product, int matrix) {
-  Factors factors{product.alpha, product.beta, product.gamma, 0};
+  Factors factors{product.alpha, product.beta, 0};
   if (product.bound != nullptr) {
     const float* partials = product.bound + static_cast<int64_t>(matrix) * product.bound_partials;
     const float s = inverse_bound(partials, product.bound_partials, product.safety);
     factors.alpha *= power(s, product.alpha_power);
     factors.beta *= power(s, product.addend_power);
-    factors.gamma *= power(s, product.addend_power);
   }
   if (product.targets != nullptr) factors.move = product.target_factor * product.radii[matrix];
   return factors;
@@ -212,27 +215,29 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
   float acc[128];
   Pending pending(launch);
   Position position;
-  const uint32_t results = shared.results(group);
   int number = first_tile(), segment = 0;
   Tile next = number < launch.tiles ? find_tile(launch, number, segment) : Tile();
-  while (number < launch.tiles) {
+  for (;;) {
+    // Where the next tile is late, it may be waiting for this very result; a short one leaves no time for it.
+    const bool long_enough =
+        number < launch.tiles && launch.product[next.product()].depth_tiles > Pending::kBoxes;
+    while (pending.box < Pending::kBoxes) {
+      const bool ready = long_enough && hopper::barrier_test(shared.full_at(position), position.parity);
+      if (hopper::warpgroup_all(kAgree + group, ready)) break;
+      pending.store_next(shared, group);
+    }
+    if (number >= launch.tiles) break;
     const Tile tile = next;
     const Arguments& product = launch.product[tile.product()];
-    // Where the next tile is late, it may be waiting for this very result.
-    while (
-        pending.box < Pending::kBoxes &&
-        !hopper::warpgroup_all(1 + group, hopper::barrier_test(shared.full_at(position), position.parity))) {
-      pending.store_next(results, group);
-    }
     Factors factors;
     const auto prepare = [&] {
       factors = find_factors(product, tile.matrix());
       number += tile_stride();
       if (number < launch.tiles) next = find_tile(launch, number, segment);
     };
+    const uint32_t offset = (a_is_in_b(product, tile) ? 2 * rank * kBoxBytes : kOperandA) + group * kBoxBytes;
     const int depth = product.depth_tiles;
     const bool half = is_half(product, tile, rank);
-    const uint32_t offset = (a_is_in_b(product, tile) ? 2 * rank * kBoxBytes : kOperandA) + group * kBoxBytes;
     if (product.layout == Layout::kMixed) {
       accumulate<256, false, true>(acc, pending, shared, position, offset, depth, group, prepare);
     } else if (product.layout == Layout::kAlongDepth) {
@@ -246,15 +251,15 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
     } else {
       accumulate<256, true, true>(acc, pending, shared, position, offset, depth, group, prepare);
     }
+    if (factors.alpha != 1) {
 #pragma unroll
-    for (int i = 0; i < 128; ++i) acc[i] *= factors.alpha;
-    if (product.addends > 0) add_addend(acc, shared, position, group, factors.beta);
-    if (product.addends > 1) add_addend(acc, shared, position, group, factors.gamma);
+      for (int i = 0; i < 128; ++i) acc[i] *= factors.alpha;
+    }
+    if (product.has_addend) add_addend(acc, shared, position, group, factors.beta);
+    if (product.identity != 0 && tile.on_diagonal()) add_identity(acc, rank, group, product.identity);
     if (product.squares != nullptr) write_squares(acc, tile, rank, group, product.squares, product.tiles);
     pending.take(acc, tile, factors.move);
   }
-  while (pending.box < Pending::kBoxes) pending.store_next(results, group);
-  if (threadIdx.x % 128 == 0) hopper::store_wait_all();
 }
 
 __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 1, 1)
@@ -272,7 +277,9 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
   hopper::cluster_barrier();
   if (threadIdx.x < 128) {
     hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: more than a block was given would wait forever
+    const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) produce(launch, shared, rank);
+    if (warp == 1 || warp == 2) send_results(launch, shared, rank, warp - 1);
   } else {
     hopper::more_registers<240>();
     consume(launch, shared, rank, threadIdx.x / 128 - 1);

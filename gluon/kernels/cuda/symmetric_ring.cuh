@@ -13,7 +13,7 @@ inline constexpr int kBoxBytes = 64 * 64 * 2;
 inline constexpr int kSlotBytes = 6 * kBoxBytes;  // B's four boxes, then A's two
 inline constexpr int kOperandA = 4 * kBoxBytes;
 inline constexpr int kResultBytes = 2 * kBoxBytes;  // of one warpgroup: a direct and a mirrored box
-inline constexpr int kThreads = 384, kConsumers = 2, kClusterBlocks = 2;
+inline constexpr int kThreads = 384, kConsumers = 2;
 inline constexpr int kSharedBytes = 1024 + kStages * kSlotBytes + kConsumers * kResultBytes + 256;
 
 // A position in the ring; `parity` is that of the slot's current use.
@@ -52,10 +52,18 @@ __device__ __forceinline__ bool a_is_in_b(const Arguments& product, const Tile& 
   return product.shared_operand && tile.on_diagonal();
 }
 
-// The first block of a diagonal tile leaves its right half to the mirrored store of the second one.
+// The first block of a diagonal tile leaves its right half to the second one.
 __device__ __forceinline__ bool is_half(const Arguments& product, const Tile& tile, int rank) {
   return product.symmetric && tile.on_diagonal() && rank == 0;
 }
+
+// Whether the 64 columns `box` of a block's tile are stored above the diagonal, too.
+__device__ __forceinline__ bool is_mirrored(const Arguments& product, const Tile& tile, int rank, int box) {
+  return product.symmetric && (!tile.on_diagonal() || (rank == 1 && box < 2));
+}
+
+// Barriers, + warpgroup: its threads agree; its results may be written, by it; they may be sent, by a warp.
+inline constexpr int kAgree = 1, kResultsFree = 3, kResultsFull = 5, kResultThreads = 128 + 32;
 
 // Lane's row and 16-byte chunk in a box for the 8 x 8 moves: matrices (rows 0-7, rows 8-15) x (chunk, chunk + 1).
 __device__ __forceinline__ uint32_t box_address(uint32_t box, int row, int chunk) {

@@ -20,12 +20,12 @@ inline constexpr int kTile = 256, kBlockRows = 128, kDepth = 64;
 enum class Layout : int8_t { kAlongDepth, kAcrossDepth, kMixed };  // of A and B in memory; mixed: B across
 
 struct Arguments {
-  int8_t a, b, c, d, e;  // operands, as indices of Launch::maps
+  int8_t a, b, c, d;  // operands, as indices of Launch::maps
   Layout layout;
-  bool symmetric, shared_operand;  // lower tiles only; A is B
-  int depth_tiles, addends;
+  bool symmetric, shared_operand, has_addend;  // lower tiles only; A is B; D
+  int depth_tiles;
   int tiles, row_tiles, column_tiles;  // of one matrix
-  float alpha, beta, gamma;
+  float alpha, beta, identity;
   int alpha_power, addend_power;
   int bound_partials;
   float safety;
@@ -37,7 +37,7 @@ struct Arguments {
   int rows, columns;    // of a target
   float* const* targets;
   const float* radii;
-  const int* verdict;
+  const Verdict* verdict;
   float target_factor;
 };
 
@@ -82,6 +82,11 @@ class Tile {
 };
 
 inline constexpr int kMaxMatrices = 0x7fff;
+
+// A cluster's tiles.
+inline constexpr int kClusterBlocks = 2;
+__device__ inline int first_tile() { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
+__device__ inline int tile_stride() { return static_cast<int>(gridDim.x) / kClusterBlocks; }
 
 // `segment` is that of the caller's previous tile, 0 at first: a block's tiles have growing numbers.
 __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int& segment) {

@@ -38,7 +38,7 @@ __device__ __forceinline__ void move_tile(float* parameter, __nv_bfloat16* copy,
 template <typename D>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(float* const* parameters, void* const* copies, const D* directions, const float* radii,
-                  float direction_factor, float decay, int64_t size, int64_t tiles, const int* verdict) {
+                  float direction_factor, float decay, int64_t size, int64_t tiles, const Verdict* verdict) {
   if (left_out(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "gluon/kernels/cuda/element_type.h"
+#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 
@@ -28,7 +29,7 @@ struct ParameterUpdate {
   const float* radii = nullptr;  // (c), read when the kernel runs
   float direction_factor = -1;   // s
   float decay = 0;
-  const int* verdict = nullptr;  // see verdict.h
+  const Verdict* verdict = nullptr;  // see verdict.h
 };
 
 /// Moves the parameters. cudaErrorInvalidValue for missing pointers and negative sizes.

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# On a machine with a Hopper GPU: builds, tests, looks for races and bad accesses, times.
+#
+#   scripts/gpu_check.sh [build|test|sanitize|bench|peers]...      all of them without an argument
+#
+# Installs nothing: LibTorch comes from the Python package torch, see README.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export GLUON_SKIP_SETUP=1
+gluon=build/gluon
+
+build() {
+  cmake --preset cuda --log-level=WARNING > /dev/null
+  ninja -C build gluon_program fused_check orthogonalize_check \
+    update_tests lmo_tests orthogonalize_tests smoothness_tests model_tests train_tests | tail -n 1
+}
+
+# What runs on the GPU; the rest is what the CPU's tests have.
+test() {
+  build/tests/fused_check check
+  build/tests/orthogonalize_check check | tail -n 1
+  for tests in update lmo orthogonalize smoothness model train; do
+    "build/tests/${tests}_tests" --gtest_brief=1 --gtest_filter='*Cuda*:*Gpu*:*GPU*:*Fused*:*Devices*'
+  done
+}
+
+sanitize() {
+  for tool in memcheck racecheck; do
+    compute-sanitizer --tool $tool --error-exitcode 1 build/tests/orthogonalize_check small | tail -n 1
+    compute-sanitizer --tool $tool --error-exitcode 1 build/tests/fused_check check | tail -n 1
+  done
+}
+
+bench() {
+  for model in gpt124m gpt1b3 embedding; do $gluon bench step --model $model --device cuda --repeats 20; done
+  local training=(--model nanogpt-124m --device cuda --batch 32 --seq 1024)
+  $gluon bench train "${training[@]}" --repeats 10
+  for mode in consecutive same_batch; do
+    $gluon bench smoothness "${training[@]}" --smoothness-every 50 --smoothness-mode $mode
+  done
+}
+
+peers() { python3 benchmarks/gpu_peers.py; }
+
+for part in "${@:-build test sanitize bench peers}"; do
+  for one in $part; do
+    echo "== $one"
+    $one
+  done
+done
