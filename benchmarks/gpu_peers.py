@@ -10,8 +10,8 @@ PyTorch's own optimizers and short versions, written here, of what people run:
     eager Scion             one matrix at a time, five Jordan steps in bfloat16; sign for the embedding
     compiled NanoGPT        the paper's model under bfloat16 autocast and torch.compile, with that Scion
 
-Optimizer steps are timed by CUDA events with the GPU idle before, training steps of ours by the clock; medians count. Our
-forward+backward waits after each of the two, the whole step does not. The error is the root mean square, over one
+Optimizer steps are timed by CUDA events with the GPU idle before, training steps of ours by the clock; medians count.
+Our forward+backward waits after each of the two, the whole step does not. The error is the root mean square, over one
 matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)), U V^T from a float64 SVD.
 """
 import argparse

@@ -58,8 +58,8 @@ int64_t momentum_partials(int64_t size);
 /// At most this many steps go together.
 inline constexpr int kMaxMomentumSteps = 64;
 
-/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, other gradient types, and steps
-/// of different gradient types, inputs or verdicts, here and below.
+/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, other
+/// gradient types, and steps of different gradient types, inputs or verdicts, here and below.
 cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
                               cudaStream_t stream);
 
@@ -67,9 +67,9 @@ cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict
 /// to the bit.
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 
-/// Writes the scales of all steps, those with a null `scales` left out, and to the verdict the number of the first matrix
-/// (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or memory of the host that the
-/// device can write, gets verdict_report().
+/// Writes the scales of all steps, those with a null `scales` left out, and to the verdict the number of the first
+/// matrix (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or memory of the host
+/// that the device can write, gets verdict_report().
 cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
                   cudaStream_t stream);
 

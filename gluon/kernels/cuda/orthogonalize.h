@@ -59,9 +59,9 @@ bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOption
 size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
                                const OrthogonalizeOptions& options);
 
-/// Writes the polar factors, or moves the targets by them. `workspace`: device memory, address divisible by 256. cudaErrorInvalidValue for missing
-/// pointers, misaligned strides, empty shapes, no coefficients and a workspace that is too small;
-/// cudaErrorNotSupported before compute capability 9.0.
+/// Writes the polar factors, or moves the targets by them. `workspace`: device memory, address divisible by 256.
+/// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no coefficients and a workspace that
+/// is too small; cudaErrorNotSupported before compute capability 9.0.
 cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,
                           const OrthogonalizeOptions& options, void* workspace, size_t workspace_bytes,
                           cudaStream_t stream);

@@ -6,9 +6,10 @@
 //   kLeft         C (m, n) = alpha A B          A (m, m), B (m, n)
 //   kRight        C (m, n) = alpha A B          A (m, n), B (n, n) symmetric
 //
-// each plus beta D (optional, shaped like C; symmetric where C is), the first three also plus a multiple of I. fp16 in and out, fp32 in between. Of the
-// first three only the tiles on and below the diagonal are computed, and each is stored twice, once transposed: 21
-// instead of 36 blocks of 128 x 128 for 768 x 768, 136 instead of 256 for 2048 x 2048.
+// each plus beta D (optional, shaped like C; symmetric where C is), the first three also plus a multiple of I. fp16 in
+// and out, fp32 in between. Of the first three only the tiles on and below the diagonal are computed, and each is
+// stored twice, once transposed: 21 instead of 36 blocks of 128 x 128 for 768 x 768, 136 instead of 256 for 2048 x
+// 2048.
 //
 // Per matrix scaling without a pass of its own: a Gram product can leave partial sums of |C|_F^2, and a later product
 // can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and beta by

@@ -1,12 +1,12 @@
 // The kernel behind symmetric_product.h: a persistent, warp-specialised product of tiles 256 x 256 x 64 by clusters of
 // two blocks.
 //
-// Threads: warpgroups 1 and 2 each own 64 of the block's 128 rows: four m64n256k16 a stage, accumulators in 128 registers
-// a thread. Of warpgroup 0 one lane is the producer, which asks the copy engine for boxes of 64 x 64, and two warps send
-// results (symmetric_pending.cuh): whoever feeds the tensor cores waits for no copy to end. A ring of kStages
-// slots of 48 KiB (A 128 x 64, B 256 x 64) connects them. Both blocks of a cluster need the same B: each loads half of
-// it, for both, which cuts what L2 must deliver by a third; their rings advance together, a slot is free when both
-// blocks have released it. The addend D comes through the same ring, in two slots of 128 x 128.
+// Threads: warpgroups 1 and 2 each own 64 of the block's 128 rows: four m64n256k16 a stage, accumulators in 128
+// registers a thread. Of warpgroup 0 one lane is the producer, which asks the copy engine for boxes of 64 x 64, and two
+// warps send results (symmetric_pending.cuh): whoever feeds the tensor cores waits for no copy to end. A ring of
+// kStages slots of 48 KiB (A 128 x 64, B 256 x 64) connects them. Both blocks of a cluster need the same B: each loads
+// half of it, for both, which cuts what L2 must deliver by a third; their rings advance together, a slot is free when
+// both blocks have released it. The addend D comes through the same ring, in two slots of 128 x 128.
 //
 // Cluster i of n computes the tiles i, i + n, ...: no schedule changes a bit of the result. A tile waits for tiles with
 // smaller numbers alone, and all clusters are on the device at once: the unfinished tile with the smallest number never
