@@ -10,7 +10,7 @@ export GLUON_SKIP_SETUP=1
 gluon=build/gluon
 
 build() {
-  cmake --preset cuda --log-level=WARNING > /dev/null
+  cmake --preset cuda --log-level=ERROR -Wno-dev > /dev/null
   ninja -C build gluon_program fused_check orthogonalize_check \
     update_tests lmo_tests orthogonalize_tests smoothness_tests model_tests train_tests | tail -n 1
 }

@@ -183,16 +183,14 @@ at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, co
   return out;
 }
 
-at::Tensor squared_relu(const at::Tensor& x) {
+void squared_relu_(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor out = at::empty_like(x);
-  check(cuda::squared_relu_forward(data(x), data(out), x.numel(), stream()), "squared_relu");
-  return out;
+  check(cuda::squared_relu_forward(data(x), data(x), x.numel(), stream()), "squared_relu");
 }
 
-void squared_relu_backward_(const at::Tensor& x, const at::Tensor& gradient) {
-  const c10::cuda::CUDAGuard guard(x.device());
-  check(cuda::squared_relu_backward(data(x), data(gradient), data(gradient), data(x), x.numel(), stream()),
+void squared_relu_backward_(const at::Tensor& square, const at::Tensor& gradient) {
+  const c10::cuda::CUDAGuard guard(square.device());
+  check(cuda::squared_relu_backward(data(square), data(gradient), data(gradient), square.numel(), stream()),
         "squared_relu_backward");
 }
 

@@ -79,11 +79,11 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::T
 /// The gradient of s = x or x + y from that of its norm, plus `residual` when defined.
 at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, const at::Tensor& residual);
 
-/// 2 relu(x)^2.
-at::Tensor squared_relu(const at::Tensor& x);
+/// x <- 2 relu(x)^2
+void squared_relu_(const at::Tensor& x);
 
-/// The gradient of x from `gradient`, in place of it, and 2 relu(x)^2 again, in place of x.
-void squared_relu_backward_(const at::Tensor& x, const at::Tensor& gradient);
+/// The gradient of x from that of `square` = 2 relu(x)^2, in place of the latter.
+void squared_relu_backward_(const at::Tensor& square, const at::Tensor& gradient);
 
 struct Rotary {
   at::Tensor cos, sin;  // (positions, D / 2) float32

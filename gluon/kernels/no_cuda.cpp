@@ -35,7 +35,7 @@ void update_parameters(const at::Tensor&, const at::Tensor&, const at::Tensor&, 
 at::Tensor rms_norm(const at::Tensor&) { refuse(); }
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor rms_norm_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor squared_relu(const at::Tensor&) { refuse(); }
+void squared_relu_(const at::Tensor&) { refuse(); }
 void squared_relu_backward_(const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor qk_rotary_(const at::Tensor&, const Rotary&) { refuse(); }
 at::Tensor qk_rotary_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,

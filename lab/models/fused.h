@@ -1,12 +1,12 @@
 // The language model's training loss in bfloat16 on the kernels of gluon/kernels: the fast path of NanoGpt::loss().
 //
-// Parameters stay float32 and are rounded to bfloat16 once per evaluation; gradients arrive in float32. The residual
-// stream, activations and logits are bfloat16, every sum inside an operation is float32. Per block, with x the residual
-// stream and y its norm:
+// Parameters stay float32 and are rounded to bfloat16 once per evaluation; their gradients are float32 sums. The
+// residual stream, activations and logits are bfloat16, every sum inside an operation is float32. Per block, with x the
+// residual stream and y its norm:
 //
 //   [q, k, v] = y Wqkv^T, q and k normalised and turned in place        QkvRotary
 //   x, y = x + c_proj(attention(q, k, v)), its norm                     AddRmsNorm
-//   z = 2 relu(y Wup^T)^2 Wdown^T                                       Mlp: keeps y Wup^T, makes the square again
+//   z = 2 relu(y Wup^T)^2 Wdown^T                                       Mlp: keeps the square alone
 //   x, y = x + z, its norm                                              AddRmsNorm
 //   loss = cross-entropy(y wte^T)                                       HeadLoss: logits become their own gradient
 //

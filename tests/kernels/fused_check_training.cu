@@ -191,9 +191,9 @@ void check_relu_case(int64_t count, size_t offset) {
   std::mt19937_64 random(count);
   const std::vector<bf16> x = random_values<bf16>(count, 1, random),
                           d = random_values<bf16>(count, 1, random);
-  Array<bf16> dx(x, offset), dy(d, offset), y(count, offset), again(count), gradient(count);
+  Array<bf16> dx(x, offset), dy(d, offset), y(count, offset), gradient(count);
   require(cuda::squared_relu_forward(dx.data(), y.data(), count, nullptr), "squared_relu_forward");
-  require(cuda::squared_relu_backward(dx.data(), dy.data(), gradient.data(), again.data(), count, nullptr),
+  require(cuda::squared_relu_backward(y.data(), dy.data(), gradient.data(), count, nullptr),
           "squared_relu_backward");
   Vector want, want_gradient;
   for (int64_t i = 0; i < count; ++i) {
@@ -202,11 +202,11 @@ void check_relu_case(int64_t count, size_t offset) {
   }
   const std::string what = "squared_relu " + std::to_string(count);
   expect_close(y.get(), want, kHalfUlp, 0, what);
-  expect_close(gradient.get(), want_gradient, kHalfUlp, 0, what + ": gradient");
-  expect(same_bits(y.get(), again.get()), what + ": recomputed");
-  expect(y.guard_intact() && again.guard_intact() && gradient.guard_intact(), what + ": guard");
-  require(cuda::squared_relu_backward(dx.data(), dy.data(), dy.data(), dx.data(), count, nullptr),
-          "in place");
+  expect_close(gradient.get(), want_gradient, 1.6 * kHalfUlp, 0,
+               what + ": gradient");  // the root of a rounded square
+  expect(y.guard_intact() && gradient.guard_intact(), what + ": guard");
+  require(cuda::squared_relu_forward(dx.data(), dx.data(), count, nullptr), "in place");
+  require(cuda::squared_relu_backward(dx.data(), dy.data(), dy.data(), count, nullptr), "in place");
   expect(same_bits(dy.get(), gradient.get()) && same_bits(dx.get(), y.get()), what + ": in place");
 }
 
