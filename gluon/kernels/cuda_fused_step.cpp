@@ -65,8 +65,8 @@ struct FusedStep::Device {
   cuda::OrthogonalizeOptions options;
   std::vector<std::vector<Piece>> chunks;
 
-  std::optional<Mirror<int64_t>> tables;  // gradients, then parameters
-  std::optional<Mirror<float>> scalars;   // {beta, 1 - beta} of each stack, then the radii
+  Mirror<int64_t> tables;  // gradients, then parameters
+  Mirror<float> scalars;   // {beta, 1 - beta} of each stack, then the radii
   at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
   bool momentum_measured = false;
   at::Tensor report;       // verdict_report() on the host, pinned
@@ -98,8 +98,6 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
                .safety = plan.safety};
   }
   const at::TensorOptions float32 = stacks[0].momentum.options();
-  tables.emplace(2 * first_matrix.back(), float32.dtype(at::kLong));
-  scalars.emplace(2 * static_cast<int64_t>(stacks.size()) + first_matrix.back(), float32);
   gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
   momentum_squares = at::empty({first_momentum_sum.back()}, float32.dtype(at::kDouble));
   scales = at::empty({first_matrix.back(), 2}, float32);
@@ -194,8 +192,9 @@ void FusedStep::Device::send(std::span<const Inputs> inputs) {
     for (const void* address : input.parameters) addresses.push_back(reinterpret_cast<int64_t>(address));
     values.insert(values.end(), input.parameters.size(), static_cast<float>(input.radius));
   }
-  tables->send(std::move(addresses));
-  scalars->send(std::move(values));
+  const at::TensorOptions float32 = stacks[0].momentum.options();
+  tables.send(std::move(addresses), float32.dtype(at::kLong));
+  scalars.send(std::move(values), float32);
 }
 
 cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
@@ -205,9 +204,9 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
   return {.count = piece.count,
           .size = size,
           .input = stack.nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum,
-          .gradients = reinterpret_cast<const void* const*>(tables->data()) + matrix,
+          .gradients = reinterpret_cast<const void* const*>(tables.data()) + matrix,
           .momentum = stack.momentum.data_ptr<float>() + piece.first * size,
-          .weights = scalars->data() + 2 * piece.stack,
+          .weights = scalars.data() + 2 * piece.stack,
           .gradient_squares = gradient_squares.data_ptr<double>() + first_gradient_sum[piece.stack] +
                               piece.first * cuda::gradient_partials(size),
           .momentum_squares = momentum_squares.data_ptr<double>() + first_momentum_sum[piece.stack] +
@@ -221,11 +220,11 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
 
 float* const* FusedStep::Device::parameters(const Piece& piece) const {
   const int64_t matrix = first_matrix[piece.stack] + piece.first;
-  return reinterpret_cast<float* const*>(tables->data()) + first_matrix.back() + matrix;
+  return reinterpret_cast<float* const*>(tables.data()) + first_matrix.back() + matrix;
 }
 
 const float* FusedStep::Device::radii(const Piece& piece) const {
-  return scalars->data() + 2 * stacks.size() + first_matrix[piece.stack] + piece.first;
+  return scalars.data() + 2 * stacks.size() + first_matrix[piece.stack] + piece.first;
 }
 
 void FusedStep::Device::measure_momentum(cudaStream_t stream) {

@@ -4,8 +4,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <cstring>
-
 #include "gluon/check.h"
 #include "gluon/kernels/cuda/cross_entropy.h"
 #include "gluon/kernels/cuda/momentum.h"
@@ -41,11 +39,6 @@ __nv_bfloat16* data(const at::Tensor& tensor) {
 
 int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
 
-template <typename Pointer>
-Pointer* addresses(const at::Tensor& table) {
-  return reinterpret_cast<Pointer*>(table.data_ptr<int64_t>());
-}
-
 }  // namespace
 
 std::string why_unavailable(const at::Device& device) {
@@ -75,36 +68,13 @@ int64_t peak_bytes(const at::Device& device) {
 
 bool available(const at::Tensor& tensor) { return why_unavailable(tensor.device()).empty(); }
 
-const at::Tensor& PointerTable::of(std::span<const at::Tensor> tensors) {
-  std::vector<const void*> now;
-  now.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) now.push_back(tensor.data_ptr());
-  if (now == host_) return device_;
-  host_ = std::move(now);
-  // Pinned memory from the caching allocator outlives the copy; the old table is freed in the order of the stream.
-  const at::Tensor pinned = at::empty({static_cast<int64_t>(host_.size())},
-                                      at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-  std::memcpy(pinned.data_ptr(), host_.data(), host_.size() * sizeof(void*));
-  device_ = pinned.to(tensors[0].device(), /*non_blocking=*/true);
-  return device_;
-}
-
-const at::Tensor& MomentumWeights::of(double beta, const at::Tensor& like) {
-  if (device_.defined() && beta == beta_) return device_;
-  beta_ = beta;
-  device_ = at::empty({2}, like.options());
-  device_[0].fill_(beta);
-  device_[1].fill_(1 - beta);
-  return device_;
-}
-
-void accumulate_momentum(const at::Tensor& momentum, const at::Tensor& gradients, const at::Tensor& weights) {
+void accumulate_momentum(const at::Tensor& momentum, const void* const* gradients, const float* weights) {
   const c10::cuda::CUDAGuard guard(momentum.device());
   const cuda::MomentumStep step{.count = momentum.size(0),
                                 .size = entries(momentum),
-                                .gradients = addresses<const void* const>(gradients),
+                                .gradients = gradients,
                                 .momentum = momentum.data_ptr<float>(),
-                                .weights = weights.data_ptr<float>()};
+                                .weights = weights};
   check(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat32, stream()), "accumulate_momentum");
 }
 
@@ -140,12 +110,12 @@ at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor
   return row_stride == batch.size(2) ? output : output.narrow(2, 0, batch.size(2)).contiguous();
 }
 
-void update_parameters(const at::Tensor& parameters, const at::Tensor& directions, const at::Tensor& radii,
+void update_parameters(float* const* parameters, const at::Tensor& directions, const at::Tensor& radii,
                        double decay) {
   const c10::cuda::CUDAGuard guard(directions.device());
   const cuda::ParameterUpdate update{.count = directions.size(0),
                                      .size = entries(directions),
-                                     .parameters = addresses<float* const>(parameters),
+                                     .parameters = parameters,
                                      .directions = directions.data_ptr(),
                                      .direction_type = type_of(directions),
                                      .radii = radii.data_ptr<float>(),

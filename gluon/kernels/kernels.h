@@ -35,37 +35,19 @@ int64_t peak_bytes(const at::Device& device);
 
 // The optimizer's step, stage by stage; a whole one is in fused_step.h. Stacks are (c, m, n).
 
-/// Addresses of tensors, on their device; sent again only when they change.
-class PointerTable {
- public:
-  const at::Tensor& of(std::span<const at::Tensor> tensors);
+// Tables are in device memory, see mirror.h.
 
- private:
-  std::vector<const void*> host_;
-  at::Tensor device_;  // int64
-};
-
-/// {beta, 1 - beta} on the device; made again only when beta changes.
-class MomentumWeights {
- public:
-  const at::Tensor& of(double beta, const at::Tensor& like);
-
- private:
-  double beta_ = -1;
-  at::Tensor device_;
-};
-
-/// M_i <- beta M_i + (1 - beta) g_i for all gradients, contiguous float32, in one launch.
-void accumulate_momentum(const at::Tensor& momentum, const at::Tensor& gradients, const at::Tensor& weights);
+/// M_i <- w_0 M_i + w_1 g_i for all gradients, contiguous float32, in one launch.
+void accumulate_momentum(const at::Tensor& momentum, const void* const* gradients, const float* weights);
 
 /// The polar factors of float32 matrices times `factor`, in float16 (b, m, n): normalised in float32, iterated on the
 /// tensor cores in float16. Singular values are bounded by Schatten 4 whatever the plan says, restarts are the
 /// kernel's own.
 at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor);
 
-/// X_i <- (1 - decay t_i) X_i + t_i D_i for float32 parameters, contiguous, in a table, and directions (c, m, n) in float32 or
+/// X_i <- (1 - decay t_i) X_i + t_i D_i for float32 parameters, contiguous, and directions (c, m, n) in float32 or
 /// float16; radii (c) float32 on the device.
-void update_parameters(const at::Tensor& parameters, const at::Tensor& directions, const at::Tensor& radii,
+void update_parameters(float* const* parameters, const at::Tensor& directions, const at::Tensor& radii,
                        double decay);
 
 // The trainer's step, bfloat16 with float32 arithmetic. Rows are contiguous.

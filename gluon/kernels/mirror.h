@@ -1,26 +1,28 @@
-// Mirror: values of the host in device memory.
+// Mirror: values of the host in device memory, sent again only when they change.
 
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 namespace gluon::kernels {
 
-// Values of the host in device memory that never moves, so that a graph may read them; sent again when they change.
+/// The memory does not move as long as the number of values stays: a graph may read it.
 template <typename T>
 class Mirror {
  public:
-  Mirror(int64_t size, const at::TensorOptions& options) : device_(at::zeros({size}, options)) {}
-
-  void send(std::vector<T> values) {
+  /// `like` says the device and the values' type.
+  void send(std::vector<T> values, const at::TensorOptions& like) {
     if (values == host_) return;
     host_ = std::move(values);
+    const auto size = static_cast<int64_t>(host_.size());
+    if (!device_.defined() || device_.size(0) != size) device_ = at::empty({size}, like);
     // Pinned memory of the caching allocator is not handed out again before the copy has been made.
     const at::Tensor pinned =
-        at::empty({device_.size(0)}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
+        at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
     std::memcpy(pinned.data_ptr(), host_.data(), host_.size() * sizeof(T));
     device_.copy_(pinned, /*non_blocking=*/true);
   }
@@ -30,6 +32,22 @@ class Mirror {
  private:
   std::vector<T> host_;
   at::Tensor device_;
+};
+
+/// Addresses of tensors.
+class PointerTable {
+ public:
+  template <typename Pointer>
+  Pointer* of(std::span<const at::Tensor> tensors) {
+    std::vector<int64_t> now;
+    now.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) now.push_back(reinterpret_cast<int64_t>(tensor.data_ptr()));
+    mirror_.send(std::move(now), tensors[0].options().dtype(at::kLong));
+    return reinterpret_cast<Pointer*>(mirror_.data());
+  }
+
+ private:
+  Mirror<int64_t> mirror_;
 };
 
 }  // namespace gluon::kernels

@@ -27,11 +27,9 @@ void FusedStep::run(std::span<const Inputs>) { refuse(); }
 std::optional<FusedStep::Place> FusedStep::verdict() const { refuse(); }
 void FusedStep::forget() { refuse(); }
 void FusedStep::momentum_changed() { refuse(); }
-const at::Tensor& PointerTable::of(std::span<const at::Tensor>) { refuse(); }
-const at::Tensor& MomentumWeights::of(double, const at::Tensor&) { refuse(); }
-void accumulate_momentum(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
+void accumulate_momentum(const at::Tensor&, const void* const*, const float*) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
-void update_parameters(const at::Tensor&, const at::Tensor&, const at::Tensor&, double) { refuse(); }
+void update_parameters(float* const*, const at::Tensor&, const at::Tensor&, double) { refuse(); }
 at::Tensor rms_norm(const at::Tensor&) { refuse(); }
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor rms_norm_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }

@@ -82,8 +82,10 @@ void LayerBatch::accumulate_momentum(BatchStep& batch) {
     batch.momentum = at::empty({count, shape.rows, shape.cols}, last_radius_.options());
   }
   if (momentum_.keeps_buffer() && fits_kernels(buffer, batch.gradients)) {
-    const at::Tensor& weights = weights_.of(momentum_.beta(batch.step), buffer);
-    const at::Tensor& gradients = gradient_tables_[batch.blocks.data()].of(batch.gradients);
+    const double beta = momentum_.beta(batch.step);
+    momentum_weights_.send({static_cast<float>(beta), static_cast<float>(1 - beta)}, buffer.options());
+    const float* weights = momentum_weights_.data();
+    const auto* gradients = gradient_tables_[batch.blocks.data()].of<const void* const>(batch.gradients);
     kernels::accumulate_momentum(buffer, gradients, weights);
     if (momentum_.input_is_buffer()) return;
     // Nesterov's input is one more such step, on a copy.
@@ -120,8 +122,8 @@ void LayerBatch::move_parameters(const BatchStep& batch) {
   std::vector<at::Tensor> parameters;
   for (const Block& block : batch.blocks) parameters.push_back(block.of(block.layer.parameter));
   if (fits_kernels(batch.radius, parameters)) {
-    kernels::update_parameters(parameter_tables_[batch.blocks.data()].of(parameters), batch.direction,
-                               batch.radius, decay);
+    float* const* table = parameter_tables_[batch.blocks.data()].of<float* const>(parameters);
+    kernels::update_parameters(table, batch.direction, batch.radius, decay);
     return;
   }
   // A half precision direction is the kernels' own; half precision parameters are moved in the radius's type, too.

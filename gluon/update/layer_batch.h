@@ -14,7 +14,7 @@
 
 #include "gluon/geometry/geometry.h"
 #include "gluon/kernels/fused_step.h"
-#include "gluon/kernels/kernels.h"
+#include "gluon/kernels/mirror.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/update/batch_step.h"
 #include "gluon/update/state.h"
@@ -75,7 +75,7 @@ class LayerBatch {
   double fused_radius_ = -1;  // what a fused step last filled it with
   // What the kernels read, by the first block of a run.
   std::map<const Block*, kernels::PointerTable> parameter_tables_, gradient_tables_;
-  kernels::MomentumWeights weights_;
+  kernels::Mirror<float> momentum_weights_;
 };
 
 }  // namespace gluon
