@@ -16,13 +16,14 @@ bool matches(const Rule& rule, const Layer& layer, std::span<const Layer> layers
   };
   return glob_match(rule.pattern, layer.name) && (!rule.role || *rule.role == layer.role) &&
          (!rule.rank || *rule.rank == layer.parameter.dim()) && (!rule.beside || present(*rule.beside)) &&
-         (!rule.without || !present(*rule.without));
+         (!rule.without || !present(*rule.without)) && (!rule.group || *rule.group == layer.group);
 }
 
 // What the rule selects by, as people would say it: "conv blocks.*" or "*".
 std::string selector(const Rule& rule) {
   std::string text;
   if (rule.role) text += join(role_name(*rule.role), " ");
+  if (rule.group) text += join("group ", *rule.group, " ");
   if (rule.rank) text += join("rank ", *rule.rank, " ");
   if (rule.pattern != "*" || text.empty()) text += rule.pattern + " ";
   if (rule.beside) text += join("beside ", role_name(*rule.beside), " ");

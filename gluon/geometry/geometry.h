@@ -55,11 +55,12 @@ class NormChoice {
 
 /// What a layer must be to match, and what happens to it then.
 struct Rule {
-  std::string pattern = "*";    // glob on the layer's name: * any characters, ? one
-  std::optional<Role> role;     // only layers with this role
-  std::optional<int64_t> rank;  // only parameters with this many dimensions
-  std::optional<Role> beside;   // only in models that also have a layer with this role
-  std::optional<Role> without;  // only in models that have no layer with this role
+  std::string pattern = "*";     // glob on the layer's name: * any characters, ? one
+  std::optional<Role> role;      // only layers with this role
+  std::optional<int64_t> rank;   // only parameters with this many dimensions
+  std::optional<Role> beside;    // only in models that also have a layer with this role
+  std::optional<Role> without;   // only in models that have no layer with this role
+  std::optional<int64_t> group;  // only layers of this group
 
   NormChoice norm = "spectral";
   Radius radius = 0.02;

@@ -43,6 +43,7 @@ struct Layer {
   std::string name;
   at::Tensor parameter;
   Role role = Role::kHidden;
+  int64_t group = 0;  // layers of one group share a radius multiplier, as in torch's parameter groups
 };
 
 /// The matrices of a parameter, see the table above.

@@ -29,6 +29,16 @@ double Momentum::beta(int64_t step) const {
   return kind_ == Kind::kTheorem3 ? 1 - 1 / std::sqrt(static_cast<double>(step) + 1) : beta_;
 }
 
+std::optional<double> Momentum::constant_beta() const {
+  if (kind_ == Kind::kNone || kind_ == Kind::kTheorem3) return {};
+  return beta_;
+}
+
+Momentum Momentum::with_beta(double beta) const {
+  GLUON_CHECK(constant_beta(), "Momentum: ", name(), " has no beta to change");
+  return {kind_, beta};
+}
+
 void Momentum::accumulate(at::Tensor buffer, const at::Tensor& gradient, int64_t step) const {
   buffer.lerp_(gradient.to(buffer.scalar_type()), 1 - beta(step));
 }

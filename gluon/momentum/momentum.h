@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,12 @@ class Momentum {
 
   /// Weight of the old momentum in step k = 0, 1, ...
   double beta(int64_t step) const;
+
+  /// beta where all steps share it (ema, nesterov).
+  std::optional<double> constant_beta() const;
+
+  /// This momentum with another beta. Throws InputError when it has no constant one, or unless 0 <= beta < 1.
+  Momentum with_beta(double beta) const;
 
   bool keeps_buffer() const { return kind_ != Kind::kNone; }
 

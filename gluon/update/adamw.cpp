@@ -38,7 +38,7 @@ at::Tensor AdamW::clip_factor() const {
   return (options_.clip / (at::stack(norms).norm() + 1e-6)).clamp_max_(1);
 }
 
-void AdamW::step(double multiplier) {
+void AdamW::step(const RadiusMultipliers& multipliers) {
   const at::Tensor factor = clip_factor();
   for (Entry& entry : entries_) {
     at::Tensor parameter = entry.layer.parameter;
@@ -46,7 +46,7 @@ void AdamW::step(double multiplier) {
     at::Tensor gradient = parameter.grad().to(entry.first.scalar_type());
     if (factor.defined()) gradient = gradient * factor.to(gradient.options());
     const auto j = static_cast<double>(++entry.steps);
-    const double rate = entry.last_learning_rate = entry.learning_rate * multiplier;
+    const double rate = entry.last_learning_rate = entry.learning_rate * multipliers.of(entry.layer);
     entry.first.lerp_(gradient, 1 - options_.beta1);
     entry.second.mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
     const double first_correction = 1 - std::pow(options_.beta1, j);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gluon/geometry/layer.h"
+#include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
 
 namespace gluon {
@@ -35,7 +36,7 @@ class AdamW {
   void add_layer(const Layer& layer, double learning_rate, double weight_decay);
 
   /// Moves every layer that has a gradient.
-  void step(double multiplier);
+  void step(const RadiusMultipliers& multipliers);
 
   struct Entry {
     Layer layer;

@@ -4,7 +4,8 @@
 
 namespace gluon {
 
-void FusedBatches::choose(std::vector<LayerBatch>& batches, int64_t step, double multiplier) {
+void FusedBatches::choose(std::vector<LayerBatch>& batches, int64_t step,
+                          const RadiusMultipliers& multipliers) {
   std::vector<LayerBatch*> chosen;
   std::vector<kernels::FusedStack> stacks;
   const QuinticIteration* iteration = nullptr;
@@ -21,7 +22,8 @@ void FusedBatches::choose(std::vector<LayerBatch>& batches, int64_t step, double
       continue;
     if (stacks.size() == kernels::kMaxFusedStacks) break;
     if (!stacks.empty() && stacks[0].momentum.device() != fused->stack.momentum.device()) continue;
-    std::optional<kernels::FusedStep::Inputs> inputs = batch.fused_inputs(step, multiplier);
+    std::optional<kernels::FusedStep::Inputs> inputs =
+        batch.fused_inputs(step, multipliers.of(batch.blocks().front().layer));
     if (!inputs) continue;
     if (fused->iteration != nullptr) iteration = fused->iteration;
     chosen.push_back(&batch);

@@ -8,6 +8,7 @@
 
 #include "gluon/kernels/fused_step.h"
 #include "gluon/update/layer_batch.h"
+#include "gluon/update/radius_multipliers.h"
 
 namespace gluon {
 
@@ -16,7 +17,7 @@ class FusedBatches {
   explicit FusedBatches(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
 
   /// Chooses who takes part in this step: batches that fit the kernels and have all their gradients.
-  void choose(std::vector<LayerBatch>& batches, int64_t step, double multiplier);
+  void choose(std::vector<LayerBatch>& batches, int64_t step, const RadiusMultipliers& multipliers);
 
   bool contains(const LayerBatch& batch) const;
   const std::vector<LayerBatch*>& members() const { return members_; }

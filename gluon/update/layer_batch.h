@@ -1,6 +1,6 @@
 // LayerBatch: the blocks that step together, with their stacked momentum.
 //
-// All blocks have the same matrix shape, norm, rule, dtype and device. A step walks over runs of blocks that
+// All blocks have the same matrix shape, norm, rule, group, dtype and device. A step walks over runs of blocks that
 // have a gradient, cut so that scratch memory stays within its limit; each run becomes one BatchStep.
 
 #pragma once
@@ -28,6 +28,9 @@ class LayerBatch {
 
   const std::vector<Block>& blocks() const { return blocks_; }
   const Norm& norm() const { return *norm_; }
+
+  /// Another beta from the next step on; see Momentum::with_beta().
+  void set_beta(double beta) { momentum_ = momentum_.with_beta(beta); }
 
   /// The radius each block moved by in its last step, (number of blocks); 0 before its first.
   const at::Tensor& last_radius() const { return last_radius_; }

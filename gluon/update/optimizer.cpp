@@ -20,7 +20,7 @@ void check_parameters(std::span<const Layer> layers) {
   GLUON_CHECK(!layers.empty(), "Optimizer: expected at least one layer, got none");
   std::set<std::string> names;
   std::map<const void*, std::string> seen;
-  for (const auto& [name, parameter, role] : layers) {
+  for (const auto& [name, parameter, role, group] : layers) {
     GLUON_CHECK(names.insert(name).second, "Optimizer: two layers are called '", name, "'");
     GLUON_CHECK(parameter.defined(), "Optimizer: layer '", name, "' has no parameter");
     GLUON_CHECK(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()),
@@ -38,6 +38,11 @@ void check_ball(const Rule& rule) {
   const auto t = rule.radius->constant();
   GLUON_CHECK(!rule.ball || !t || *t <= *rule.ball, "Optimizer: radius ", t.value_or(0), " of rule '",
               rule.pattern, "' must not exceed its ball ", rule.ball.value_or(0));
+}
+
+void check_multiplier(double multiplier) {
+  GLUON_CHECK(std::isfinite(multiplier) && multiplier >= 0,
+              "Optimizer: the radius multiplier must be >= 0, got ", multiplier);
 }
 
 // One flag per tensor, on the device of the first.
@@ -80,6 +85,7 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
     : layers_(std::move(layers)),
       geometry_(std::move(geometry)),
       options_(std::move(options)),
+      momentum_(options_.momentum.value_or(geometry_.momentum()).over(geometry_.momentum())),
       fused_(options_.scratch_bytes),
       adamw_(options_.adamw) {
   options_.validate();
@@ -93,7 +99,7 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
 
 void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
   // Blocks that are alike step together; the key is the order of the batches, so that runs repeat exactly.
-  using Key = std::tuple<std::size_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
+  using Key = std::tuple<std::size_t, int64_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
   std::map<Key, std::pair<NormPtr, std::vector<Block>>> groups;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
@@ -109,6 +115,7 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
     for (Block& block : split_blocks(layer, rule.split)) {
       NormPtr norm = rule.norm.resolve(block.shape, options_.orthogonalizer);
       Key key{assignment[i],
+              layer.group,
               block.shape.rows,
               block.shape.cols,
               norm->name(),
@@ -119,10 +126,9 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
       blocks.push_back(std::move(block));
     }
   }
-  const Momentum momentum = options_.momentum.value_or(geometry_.momentum()).over(geometry_.momentum());
   for (auto& [key, group] : groups) {
     batches_.emplace_back(std::move(group.second), group.first, geometry_.rules()[std::get<0>(key)],
-                          momentum);
+                          momentum_);
   }
 }
 
@@ -130,8 +136,9 @@ void Optimizer::step() {
   const at::NoGradGuard no_grad;
   wait();
   check_layers();
-  const double multiplier = options_.schedule.multiplier(step_) * radius_multiplier_;
-  fused_.choose(batches_, step_, multiplier);
+  RadiusMultipliers multipliers = radius_multipliers_;
+  multipliers.all *= options_.schedule.multiplier(step_);
+  fused_.choose(batches_, step_, multipliers);
   const bool watched = std::any_of(observers_.begin(), observers_.end(),
                                    [&](const auto& observer) { return observer->watches(step_); });
   // The fused step judges its gradients itself.
@@ -156,12 +163,12 @@ void Optimizer::step() {
       BatchStep batch = layers.gather_gradients(run, step_);
       layers.accumulate_momentum(batch);
       batch.direction = layers.norm().step_direction(batch.momentum);
-      layers.choose_radius(batch, multiplier);
+      layers.choose_radius(batch, multipliers.of(run.front().layer));
       layers.move_parameters(batch);
       tell(batch);
     }
   }
-  adamw_.step(multiplier);
+  adamw_.step(multipliers);
   if (watched) {
     for (const AdamW::Entry& entry : adamw_.entries()) {
       if (!entry.layer.parameter.grad().defined()) continue;
@@ -215,7 +222,7 @@ void Optimizer::say_path() {
 
 void Optimizer::check_layers() {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto& [name, parameter, role] = layers_[i];
+    const auto& [name, parameter, role, group] = layers_[i];
     const auto& [sizes, dtype, device] = expected_[i];
     GLUON_CHECK(parameter.sizes() == at::IntArrayRef(sizes) && parameter.scalar_type() == dtype &&
                     parameter.device() == device,
@@ -273,9 +280,20 @@ std::vector<LayerRadius> Optimizer::effective_radii() const {
 }
 
 void Optimizer::set_radius_multiplier(double multiplier) {
-  GLUON_CHECK(std::isfinite(multiplier) && multiplier >= 0,
-              "Optimizer: the radius multiplier must be >= 0, got ", multiplier);
-  radius_multiplier_ = multiplier;
+  check_multiplier(multiplier);
+  radius_multipliers_.all = multiplier;
+}
+
+void Optimizer::set_group_radius_multiplier(int64_t group, double multiplier) {
+  check_multiplier(multiplier);
+  radius_multipliers_.groups[group] = multiplier;
+}
+
+void Optimizer::set_group_beta(int64_t group, double beta) {
+  (void)momentum_.with_beta(beta);  // checked also where no layer is in the group
+  for (LayerBatch& layers : batches_) {
+    if (layers.blocks().front().layer.group == group) layers.set_beta(beta);
+  }
 }
 
 void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {

@@ -25,6 +25,7 @@
 #include "gluon/update/batch_step.h"
 #include "gluon/update/fused_batches.h"
 #include "gluon/update/layer_batch.h"
+#include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
 
 namespace gluon {
@@ -90,7 +91,17 @@ class Optimizer {
 
   /// A factor on all radii beside the schedule, for schedulers that live outside. Throws unless finite and >= 0.
   void set_radius_multiplier(double multiplier);
-  double radius_multiplier() const { return radius_multiplier_; }
+  double radius_multiplier() const { return radius_multipliers_.all; }
+
+  /// A further factor on the radii of the layers with this Layer::group. Throws unless finite and >= 0.
+  void set_group_radius_multiplier(int64_t group, double multiplier);
+
+  /// How gradients become the LMO's input: the options', or the geometry's own.
+  const Momentum& momentum() const { return momentum_; }
+
+  /// Another beta for the layers with this Layer::group, from the next step on. Throws InputError when the momentum has
+  /// no constant beta, or unless 0 <= beta < 1. AdamW keeps its own.
+  void set_group_beta(int64_t group, double beta);
 
   int64_t steps_taken() const { return step_; }
   int64_t steps_skipped() const { return skipped_; }
@@ -124,13 +135,14 @@ class Optimizer {
   std::vector<Layer> layers_;
   Geometry geometry_;
   OptimizerOptions options_;
+  Momentum momentum_;
   std::vector<Expected> expected_;  // per layer, as it was at construction
   std::vector<LayerBatch> batches_;
   FusedBatches fused_;
   AdamW adamw_;
   std::vector<std::shared_ptr<StepObserver>> observers_;
   std::set<std::string> reported_;  // layers whose missing gradient was reported
-  double radius_multiplier_ = 1;
+  RadiusMultipliers radius_multipliers_;
   int64_t step_ = 0;
   int64_t skipped_ = 0;
   bool halfway_ = false;  // a step began and did not end

@@ -49,6 +49,15 @@ TEST(Geometry, WithoutLooksAtTheWholeModelToo) {
   EXPECT_EQ(geometry.assign(layers)[3], 1);
 }
 
+TEST(Geometry, ARuleMayBeForOneGroup) {
+  const Geometry geometry({{.group = 1, .radius = 7}, {}});
+  auto layers = small_gpt();
+  layers[1].group = 1;
+  EXPECT_EQ(geometry.assign(layers)[0], 1);
+  EXPECT_EQ(geometry.assign(layers)[1], 0);
+  EXPECT_NE(geometry.routing_report(layers).find("group 1"), std::string::npos);
+}
+
 TEST(Geometry, ARuleOfOnesOwnGoesFirst) {
   const Geometry geometry = presets::muon().with_first({.pattern = "*.qkv.*", .radius = 7});
   EXPECT_EQ(geometry.assign(small_gpt())[1], 0);

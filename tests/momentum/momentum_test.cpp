@@ -66,6 +66,14 @@ TEST(Momentum, NamesParseBack) {
   }
 }
 
+TEST(Momentum, ABetaCanBeExchanged) {
+  EXPECT_EQ(Momentum::nesterov(0.95).with_beta(0.8).name(), "nesterov(0.8)");
+  EXPECT_EQ(Momentum::ema(0.9).constant_beta(), 0.9);
+  EXPECT_FALSE(Momentum::theorem3().constant_beta());
+  EXPECT_INPUT_ERROR(Momentum::theorem3().with_beta(0.5), "theorem3 has no beta to change");
+  EXPECT_INPUT_ERROR(Momentum::ema(0.9).with_beta(1), "beta must be in [0, 1), got 1");
+}
+
 TEST(Momentum, BadInput) {
   EXPECT_INPUT_ERROR(Momentum(1.0), "beta must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(Momentum::nesterov(-0.1), "beta must be in [0, 1), got -0.1");

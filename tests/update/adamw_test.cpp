@@ -21,7 +21,7 @@ TEST(AdamW, ThreeStepsOfTheFormula) {
   for (const double g : {2.0, -1.0, 0.5}) {
     layer.parameter.mutable_grad() = at::full({2}, g, at::kDouble);
     const double multiplier = 1.0 / (1 + j);
-    adamw.step(multiplier);
+    adamw.step({multiplier});
     ++j;
     m = 0.8 * m + 0.2 * g;
     v = 0.9 * v + 0.1 * g * g;
@@ -39,7 +39,7 @@ TEST(AdamW, ClippingScalesAllGradientsAndLeavesThemAsTheyAre) {
     for (const Layer& layer : layers) adamw.add_layer(layer, 0.1, 0);
     layers[0].parameter.mutable_grad() = at::tensor({3.0, 0.0}, at::kDouble) * factor;
     layers[1].parameter.mutable_grad() = at::tensor({4.0}, at::kDouble) * factor;
-    adamw.step(1);
+    adamw.step({1});
     EXPECT_EQ(layers[1].parameter.grad()[0].item<double>(), 4 * factor);
     return at::cat({layers[0].parameter, layers[1].parameter});
   };
@@ -53,7 +53,7 @@ TEST(AdamW, TheFirstStepIsTheSignTimesTheRate) {
   AdamW adamw({});
   adamw.add_layer(layer, 0.01, 0);
   layer.parameter.mutable_grad() = at::tensor({5.0, -0.2, 100.0}, at::kDouble);
-  adamw.step(1);
+  adamw.step({1});
   EXPECT_TRUE(layer.parameter.allclose(at::tensor({-0.01, 0.01, -0.01}, at::kDouble), 1e-6));
 }
 
@@ -61,10 +61,10 @@ TEST(AdamW, BiasCorrectionCountsTheLayersOwnSteps) {
   Layer layer{"w", at::zeros({1}, at::kDouble), Role::kVector};
   AdamW adamw({});
   adamw.add_layer(layer, 0.01, 0);
-  for (int skipped = 0; skipped < 5; ++skipped) adamw.step(1);
+  for (int skipped = 0; skipped < 5; ++skipped) adamw.step({1});
   EXPECT_EQ(layer.parameter.item<double>(), 0);
   layer.parameter.mutable_grad() = at::ones({1}, at::kDouble);
-  adamw.step(1);
+  adamw.step({1});
   EXPECT_NEAR(layer.parameter.item<double>(), -0.01, 1e-9);
 }
 

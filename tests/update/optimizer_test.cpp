@@ -294,6 +294,45 @@ TEST(Optimizer, ABetaAloneKeepsMuonsNesterov) {
   EXPECT_TRUE(bitwise_equal(number, copies_of(named)));
 }
 
+TEST(Optimizer, GroupsHaveTheirOwnRadiusMultiplierAndBeta) {
+  const auto step = [](double multiplier, double beta, int64_t group) {
+    std::vector<Layer> layers{{"a", random_tensor({4, 3}, 1)},
+                              {"b", random_tensor({4, 3}, 2), Role::kHidden, group},
+                              {"c", random_tensor({3}, 3), Role::kVector, group}};
+    Optimizer optimizer(layers,
+                        Geometry({{.role = Role::kVector, .norm = "adamw", .radius = 0.1},
+                                  {.norm = "max_entry", .radius = 0.5}}),
+                        quiet(0.9));
+    optimizer.set_group_radius_multiplier(1, multiplier);
+    optimizer.set_group_beta(1, beta);
+    for (int k = 0; k < 3; ++k) {
+      quadratic_loss(layers);
+      optimizer.step();
+    }
+    std::map<std::string, double> radii;
+    for (const LayerRadius& layer : optimizer.effective_radii()) radii[layer.name] = layer.radius;
+    return std::pair(copies_of(layers), radii);
+  };
+  const auto [plain, plain_radii] = step(1, 0.9, 0);
+  const auto [grouped, grouped_radii] = step(0.5, 0, 1);
+  EXPECT_TRUE(grouped[0].equal(plain[0]));
+  EXPECT_FALSE(grouped[1].equal(plain[1]));
+  EXPECT_EQ(plain_radii, (std::map<std::string, double>{{"a", 0.5}, {"b", 0.5}, {"c", 0.1}}));
+  EXPECT_EQ(grouped_radii, (std::map<std::string, double>{{"a", 0.5}, {"b", 0.25}, {"c", 0.05}}));
+  // A group of its own with the same numbers changes no bit.
+  const auto [apart, apart_radii] = step(1, 0.9, 1);
+  for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(apart[i].equal(plain[i])) << i;
+}
+
+TEST(Optimizer, GroupSettingsAreChecked) {
+  std::vector<Layer> layers{{"a", at::ones({2, 2})}};
+  Optimizer optimizer(layers, presets::sign_descent(), quiet());
+  EXPECT_INPUT_ERROR(optimizer.set_group_radius_multiplier(0, -1), "radius multiplier must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(optimizer.set_group_beta(0, 1), "beta must be in [0, 1), got 1");
+  Optimizer without(layers, presets::sign_descent(), quiet(Momentum::none()));
+  EXPECT_INPUT_ERROR(without.set_group_beta(0, 0.5), "none has no beta to change");
+}
+
 TEST(Optimizer, ZeroGradientsLeaveTheWeightsWhereTheyAre) {
   for (const char* preset :
        {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
