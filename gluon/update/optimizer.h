@@ -96,11 +96,8 @@ class Optimizer {
   /// A further factor on the radii of the layers with this Layer::group. Throws unless finite and >= 0.
   void set_group_radius_multiplier(int64_t group, double multiplier);
 
-  /// How gradients become the LMO's input: the options', or the geometry's own.
-  const Momentum& momentum() const { return momentum_; }
-
-  /// Another beta for the layers with this Layer::group, from the next step on. Throws InputError when the momentum has
-  /// no constant beta, or unless 0 <= beta < 1. AdamW keeps its own.
+  const Momentum& momentum() const { return momentum_; }  // the options', or the geometry's own
+  /// Another beta for the layers of a group, from the next step on; see Momentum::with_beta(). AdamW keeps its own.
   void set_group_beta(int64_t group, double beta);
 
   int64_t steps_taken() const { return step_; }
