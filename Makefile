@@ -3,25 +3,31 @@ PRESET ?= cpu
 BUILD_DIR = $(if $(filter cpu cuda,$(PRESET)),build,build-$(patsubst cpu-%,%,$(PRESET)))
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup configure build demo test bench bench-eager format clean
+# The Python package is part of the cpu build, for Debian's python3 and its torch; make GLUON_PYTHON=OFF goes without.
+GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),ON,OFF)
+PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
+PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
+
+.PHONY: help setup configure build demo test python bench bench-eager format clean
 
 help:
-	@echo "make build | demo | test | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
+	@echo "make build | demo | test | python | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
 
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh $(if $(filter ON,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
 configure: setup
 	@if [ -f $(BUILD_DIR)/preset ] && [ "$$(cat $(BUILD_DIR)/preset)" != $(PRESET) ]; then \
 	  echo "make: $(BUILD_DIR) was for $$(cat $(BUILD_DIR)/preset), starting anew"; rm -rf $(BUILD_DIR); fi
 	@mkdir -p $(BUILD_DIR) && echo $(PRESET) > $(BUILD_DIR)/preset
-	@cmake --preset $(PRESET) --log-level=WARNING
+	@cmake --preset $(PRESET) --log-level=WARNING -DGLUON_PYTHON=$(GLUON_PYTHON) -DPython_EXECUTABLE=$(PYTHON_EXECUTABLE)
 
 build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
 
 # Only what it runs: the tests take most of a whole build.
+demo: GLUON_PYTHON = OFF
 demo: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target quickstart gluon_program
 	@$(BUILD_DIR)/examples/quickstart
@@ -29,6 +35,13 @@ demo: configure
 
 test: build
 	@ctest --preset $(PRESET) -j $(JOBS)
+
+# The package where it was built; pip install . puts it beside the other packages.
+python: GLUON_PYTHON = ON
+python: configure
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target gluon_python
+	@PYTHONPATH=$(BUILD_DIR)/python $(PYTHON_EXECUTABLE) -c 'import gluon; print("gluon", gluon.__version__)'
+	@echo "PYTHONPATH=$(CURDIR)/$(BUILD_DIR)/python $(PYTHON_EXECUTABLE) finds it"
 
 bench: build
 	@$(BUILD_DIR)/gluon bench step --model gpt124m --device cpu

@@ -1,9 +1,9 @@
 # What Gluon builds on; docs/design.md gives the reason for each.
 
 # LibTorch from the python package, when there is one and nobody said where to look.
-if(GLUON_CUDA AND NOT CMAKE_PREFIX_PATH)
-  find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  execute_process(COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
+if((GLUON_CUDA OR GLUON_PYTHON) AND NOT CMAKE_PREFIX_PATH)
+  find_package(Python 3.8 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
                   OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
 endif()

@@ -1,0 +1,182 @@
+"""Muon and Scion with the arguments of the public ones. Here "lr" of a group is their lr: rules have radius 1 (Scion:
+the scale), and lr multiplies it."""
+
+from typing import Any, Dict, Mapping, Optional, Union
+
+from . import _core
+from .optimizer import Gluon
+from .parameters import Parameters
+
+_MUON_SCALES = {"original": "aspect", "match_rms_adamw": "match_adam", "none": "none"}
+
+
+class Muon(Gluon):
+    """Muon on hidden matrices and convolutions, AdamW on everything else, in one optimizer.
+
+    Args:
+        params: as for Gluon. Groups may say ``use_muon`` as those of MuonWithAuxAdam do; their ``lr`` is then that
+            group's own.
+        lr: of the matrices; torch's schedulers change it, and AdamW's rate with it in proportion.
+        weight_decay: decoupled, of matrices; vectors and scalars do not decay.
+        momentum, nesterov: as in the public Muon.
+        ns_steps: Newton-Schulz steps with the public coefficients; without it the default, Polar Express, which is
+            closer to U V^T in fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
+        adjust_lr_fn: how U V^T of an m x n matrix is scaled: ``"original"`` sqrt(max(1, m/n)), ``"match_rms_adamw"``
+            0.2 sqrt(max(m, n)), or ``"none"``.
+        adamw_lr: learning rate of the layers that are no hidden matrices.
+
+    >>> import torch, gluon
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    >>> print(gluon.Muon(model.named_parameters(), lr=0.02, adamw_lr=0.001).routing_report())
+    group   norm                                 radius  layers    parameters
+    hidden  scaled(1/sqrt(max(1,m/n)),spectral)  1            2            48
+    *       adamw                                0.05         2            10
+    radii are multiplied by lr: 0.02
+    <BLANKLINE>
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 0.02,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        *,
+        ns_steps: Optional[int] = None,
+        adjust_lr_fn: Optional[str] = "original",
+        adamw_lr: float = 3e-4,
+        orthogonalizer: Optional[str] = None,
+        **options: Any,
+    ) -> None:
+        if not lr > 0:
+            raise ValueError(f"Muon: lr must be > 0 at the start, got {lr}; AdamW's rate is kept in proportion to it")
+        scale = _MUON_SCALES.get(adjust_lr_fn or "original")
+        if scale is None:
+            raise ValueError(f"Muon: unknown adjust_lr_fn '{adjust_lr_fn}'; allowed are {', '.join(_MUON_SCALES)}")
+        if ns_steps is not None and orthogonalizer is not None:
+            raise ValueError("Muon: ns_steps and orthogonalizer exclude each other")
+        if ns_steps is not None:
+            orthogonalizer = f"newton_schulz:{ns_steps}"
+        geometry = _core.muon_geometry(1.0, scale, weight_decay, adamw_lr / lr)
+        norm = geometry.rules[0]["norm"]
+        super().__init__(
+            _with_use_muon(params, norm, adamw_lr),
+            lr,
+            geometry=geometry,
+            momentum=f"{'nesterov' if nesterov else 'ema'}({momentum!r})",
+            orthogonalizer=orthogonalizer or _core.default_orthogonalizer,
+            **options,
+        )
+
+
+def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Parameters:
+    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says."""
+    if not isinstance(params, (list, tuple)) or not any(isinstance(g, dict) and "use_muon" in g for g in params):
+        return params
+    groups = []
+    for group in params:
+        group = dict(group)
+        if group.pop("use_muon", True):
+            group = {"norm": norm, "radius": 1.0, **group}
+        else:
+            group = {"norm": "adamw", "radius": 1.0, "lr": adamw_lr, **group}
+            for key in ("betas", "eps"):
+                if key in group:
+                    raise ValueError(f"Muon: '{key}' belongs to the whole optimizer: adamw_{key}=...")
+        groups.append(group)
+    return groups
+
+
+def _scion_norm(name: str, kwargs: Mapping[str, Any]) -> Optional[str]:
+    """A norm of the public Scion in our words; none for Auto. For an m x n matrix."""
+    normalized, transpose = kwargs.get("normalized"), kwargs.get("transpose", False)
+    spectral = f"spectral(newton_schulz:{kwargs['steps']})" if "steps" in kwargs else "spectral"
+    if name == "Auto":
+        return None
+    if name == "Spectral":
+        factor = "sqrt(m/n)" if normalized in (None, True) else "sqrt(m)"
+        return f"scaled(1/{f'max(1,{factor})' if kwargs.get('max') else factor},{spectral})"
+    if name == "SpectralConv":
+        return f"scaled(sqrt(kernel*n/m),{spectral})"
+    if name == "Sign":
+        return "scaled(n,max_entry)" if normalized in (None, True) else "max_entry"
+    if name == "BiasRMS":
+        return "scaled(1/sqrt(m),euclidean)"
+    if name == "ColNorm":
+        if transpose:
+            return f"scaled({'m' if normalized else '1'}/sqrt(n),rows)"
+        return f"scaled({'n' if normalized else '1'}/sqrt(m),columns)"
+    if name == "RowNorm":
+        if normalized in (None, True):
+            return "scaled(sqrt(m),columns)" if transpose else "scaled(sqrt(n),rows)"
+        return "columns" if transpose else "rows"
+    raise ValueError(
+        f"Scion: unknown norm '{name}'; allowed are Auto, SpectralConv, ColNorm, RowNorm, BiasRMS, Spectral, Sign"
+    )
+
+
+class Scion(Gluon):
+    """Scion with the arguments of LIONS' one: X <- (1 - lr) X + lr scale lmo(M), without (1 - lr) if unconstrained.
+
+    Args:
+        params: as for Gluon. Groups may carry ``norm``, ``norm_kwargs`` and ``scale`` as there.
+        lr: gamma, shared by all layers.
+        momentum: ONE MINUS the weight of the old momentum, as in the public code: 0.1 is what Gluon calls 0.9.
+        norm, norm_kwargs: of groups that say nothing; ``"Auto"`` takes the preset's norms by role.
+        scale: rho; a number for all layers, or by role: ``{"hidden": 50, "embedding": 3000}``.
+        unconstrained: no ball.
+
+    >>> import torch, gluon
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+    >>> optimizer = gluon.Scion(model.named_parameters(), lr=0.001, scale={"hidden": 50})
+    >>> print(optimizer.routing_report())
+    group   norm                         radius  layers    parameters
+    hidden  scaled(sqrt(n/m),spectral)   50           2            48  ball 50
+    *       scaled(1/sqrt(m),euclidean)  50           2            10  ball 50
+    radii are multiplied by lr: 0.001
+    <BLANKLINE>
+    """
+
+    _kept = Gluon._kept + ("_scion_defaults", "_unconstrained")
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.1,
+        norm: str = "Auto",
+        norm_kwargs: Optional[Mapping[str, Any]] = None,
+        scale: Union[None, float, Mapping[str, float]] = None,
+        unconstrained: bool = False,
+        **options: Any,
+    ) -> None:
+        if not 0 < momentum <= 1:
+            raise ValueError(f"Scion: momentum must be in (0, 1], one minus the weight of the old one, got {momentum}")
+        radii = dict(scale) if isinstance(scale, Mapping) else {}
+        self._scion_defaults: Dict[str, Any] = {"norm": norm, "norm_kwargs": dict(norm_kwargs or {})}
+        if scale is not None and not isinstance(scale, Mapping):
+            self._scion_defaults["scale"] = float(scale)
+        geometry = _core.preset("scion", {"gamma": 1.0, "conv_gamma": 1.0, **radii})
+        if unconstrained:
+            rules = [{key: value for key, value in rule.items() if key != "ball"} for rule in geometry.rules]
+            geometry = _core.Geometry(rules, geometry.momentum)
+        self._unconstrained = unconstrained
+        super().__init__(params, lr, geometry=geometry, momentum=1 - momentum, **options)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        group = {**self._scion_defaults, **param_group}
+        ours = _scion_norm(group.pop("norm"), group.pop("norm_kwargs"))
+        if ours is not None:
+            group["norm"] = ours
+        if group.get("scale") is not None:
+            group["radius"] = group.pop("scale")
+            if not self._unconstrained:
+                group["ball"] = group["radius"]
+        super().add_param_group(group)
+
+    def _momentum_setting(self, beta: float) -> float:
+        return 1 - beta
+
+    def _beta(self, setting: float) -> float:
+        return 1 - setting

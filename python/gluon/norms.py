@@ -1,0 +1,65 @@
+"""Norms of parameters, their duals and linear minimization oracles, by name.
+
+Names are those of the rules: "spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)".
+A tensor is read as a parameter: (m, n) is a matrix, (..., m, n) a stack of them, (C) a vector, (out, in, k, k) a
+convolution flattened to (out, in k k). `role` says so where the shape does not.
+"""
+
+from typing import Optional
+
+import torch
+
+from . import _core
+
+__all__ = ["dual_norm", "lmo", "norm", "orthogonalize"]
+
+
+def norm(x: torch.Tensor, name: str, *, role: Optional[str] = None) -> torch.Tensor:
+    """|x|, one value per matrix.
+
+    >>> import torch, gluon
+    >>> gluon.norms.norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "spectral")
+    tensor(4.)
+    """
+    return _core.norm(x, name, role)
+
+
+def dual_norm(g: torch.Tensor, name: str, *, role: Optional[str] = None) -> torch.Tensor:
+    """|g|* = max of <g, z> over |z| <= 1, exactly, one value per matrix.
+
+    >>> import torch, gluon
+    >>> gluon.norms.dual_norm(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "spectral")
+    tensor(7.)
+    """
+    return _core.dual_norm(g, name, role)
+
+
+def lmo(
+    g: torch.Tensor, name: str, *, role: Optional[str] = None, orthogonalizer: str = _core.default_orthogonalizer
+) -> torch.Tensor:
+    """The minimiser of <g, z> over |z| <= 1, shaped as g: it points downhill, and lmo(0) = 0.
+
+    `orthogonalizer` is used inside "spectral" norms that name none.
+
+    >>> import torch, gluon
+    >>> gluon.norms.lmo(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "max_entry")
+    tensor([[-1., -0.],
+            [-0.,  1.]])
+    """
+    return _core.lmo(g, name, role, orthogonalizer)
+
+
+def orthogonalize(
+    x: torch.Tensor, method: str = _core.default_orthogonalizer, *, role: Optional[str] = None
+) -> torch.Tensor:
+    """The polar factor U V^T of each matrix of x = U S V^T.
+
+    `method`: "svd", "newton_schulz[:STEPS]", "polar_express[:STEPS]"; "bfloat16:NAME" and "float32:NAME" choose the
+    precision.
+
+    >>> import torch, gluon
+    >>> gluon.orthogonalize(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "svd").round(decimals=4)
+    tensor([[ 1.,  0.],
+            [ 0., -1.]])
+    """
+    return _core.orthogonalize(x, method, role)

@@ -1,0 +1,306 @@
+"""Gluon as a torch.optim.Optimizer: parameter groups, schedulers and checkpoints around the C++ optimizer.
+
+The C++ optimizer sees the same parameters and gradients. What is done here is torch's side alone: names and groups,
+"lr" and "momentum" of the groups handed on before each step, state dicts by name, and a new C++ optimizer, with the old
+state, when parameters join later.
+"""
+
+import copy
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+
+from . import _core
+from .parameters import RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, role_of
+
+_STATE_KEYS = ("gluon", "state", "param_groups")
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(f"gluon: {sentence}", stacklevel=4)
+
+
+def _by_layer(tensors: Mapping[str, torch.Tensor]) -> Dict[str, Dict[str, torch.Tensor]]:
+    """{"momentum/a": x} -> {"a": {"momentum": x}}."""
+    state: Dict[str, Dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        kind, name = key.split("/", 1)
+        state.setdefault(name, {})[kind] = tensor
+    return state
+
+
+def _by_kind(state: Mapping[str, Mapping[str, torch.Tensor]]) -> Dict[str, torch.Tensor]:
+    return {f"{kind}/{name}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
+
+
+class Gluon(torch.optim.Optimizer):
+    """Every layer moves along the LMO of its own norm, as far as its radius says.
+
+    Args:
+        params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
+            plain parameters (roles are guessed from shapes, with a warning). A group may carry ``lr``, ``momentum``,
+            ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball`` and ``split``.
+        lr: the factor on all radii; what torch's schedulers change.
+        preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"sign_descent"``, ``"normalized_descent"``,
+            ``"deterministic_gluon"`` or ``"adamw"``.
+        radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for those with one.
+        momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
+        geometry: rules (dicts) or a ``Geometry``. Alone it decides everything; beside a preset its rules come first.
+        orthogonalizer: inside spectral norms: ``"polar_express:4"``, ``"newton_schulz:5"``, ``"svd"``, ...
+        roles: roles by glob on the name, ``{"fc3.weight": "head"}``.
+        schedule: a schedule of the library, ``"linear(5000,1450)"``; multiplies with ``lr``.
+        non_finite: what a NaN or Inf gradient does: ``"error"`` (nothing moves) or ``"skip"`` (the step is left out).
+        adamw_betas, adamw_eps, adamw_clip: for layers that the geometry leaves to AdamW.
+
+    >>> import torch, gluon
+    >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
+    >>> optimizer = gluon.Gluon([("weight", weight)], preset="sign_descent", radius=0.5, momentum="none")
+    >>> weight.grad = torch.tensor([[1.0, -2.0], [3.0, 0.0]])
+    >>> optimizer.step()
+    >>> weight.tolist()
+    [[-0.5, 0.5], [-0.5, 0.0]]
+    >>> optimizer.effective_radii()
+    {'weight': 0.5}
+    """
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1.0,
+        *,
+        preset: Optional[str] = None,
+        radius: Union[None, float, Mapping[str, float]] = None,
+        momentum: Union[None, float, str] = None,
+        geometry: Union[None, _core.Geometry, Sequence[Mapping[str, Any]]] = None,
+        orthogonalizer: str = _core.default_orthogonalizer,
+        roles: Optional[Mapping[str, str]] = None,
+        schedule: str = "constant",
+        non_finite: str = "error",
+        adamw_betas: Tuple[float, float] = (0.9, 0.95),
+        adamw_eps: float = 1e-8,
+        adamw_clip: float = 0.0,
+    ) -> None:
+        groups, self._module_roles = parameter_groups(params)
+        self._roles = dict(roles or {})
+        self._base = _geometry(preset, radius, geometry)
+        self._options: Dict[str, Any] = {
+            "momentum": momentum,
+            "orthogonalizer": orthogonalizer,
+            "schedule": schedule,
+            "non_finite": non_finite,
+            "adamw_betas": tuple(adamw_betas),
+            "adamw_eps": adamw_eps,
+            "adamw_clip": adamw_clip,
+        }
+        self._observers: List[Any] = []
+        self._joined: set = set()  # names of the layers that the core has
+        self._built = False
+        super().__init__(groups, {"lr": lr})
+        self._install(self._make_core(set()))
+        beta = self._core.beta
+        if beta is not None:
+            self.defaults["momentum"] = self._momentum_setting(beta)
+            for group in self.param_groups:
+                group.setdefault("momentum", self.defaults["momentum"])
+        self._hand_on_settings(self._core)
+        for pattern in self._roles:
+            if not any(_core.glob_match(pattern, name) for group in self.param_groups for name in group["param_names"]):
+                raise ValueError(f"roles: no parameter matches '{pattern}'")
+
+    # torch's "momentum" of a group <-> beta; a subclass may have another convention.
+    def _momentum_setting(self, beta: float) -> float:
+        return beta
+
+    def _beta(self, setting: float) -> float:
+        return setting
+
+    def _layers(self, joined: set) -> List[_core.Layer]:
+        return [
+            _core.Layer(name, parameter, role_of(name, parameter, group, self._roles, self._module_roles), index)
+            for index, group in enumerate(self.param_groups)
+            for name, parameter in zip(group["param_names"], group["params"])
+            if parameter.requires_grad or name in joined
+        ]
+
+    def _make_core(self, joined: set) -> _core.Optimizer:
+        """A core for the trainable parameters and those called as in `joined`, frozen or not."""
+        return _core.Optimizer(self._layers(joined), self.geometry, warn=_warn, **self._options)
+
+    def _install(self, core: _core.Optimizer) -> None:
+        for observer in self._observers:
+            core.add_observer(observer)
+        self._joined = {layer.name for layer in core.layers}
+        self._core: _core.Optimizer = core
+        self._built = True
+
+    def _rebuild(self) -> None:
+        """A core for the parameters there are now; those it had keep their state."""
+        old = self._core.state()
+        core = self._make_core(self._joined)
+        fresh = core.state().tensors
+        fresh.update((key, tensor) for key, tensor in old.tensors.items() if key in fresh)
+        core.load_state(_core.OptimizerState(old.version, old.step, fresh))
+        self._install(core)
+
+    def _hand_on_settings(self, core: _core.Optimizer) -> None:
+        for index, group in enumerate(self.param_groups):
+            core.set_group_radius_multiplier(index, float(group["lr"]))
+            if group.get("momentum") is not None:
+                core.set_group_beta(index, self._beta(float(group["momentum"])))
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Adds a group; its parameters join with fresh state, the others keep theirs."""
+        if not isinstance(param_group, dict):
+            raise TypeError("param_group must be a dict")
+        count = sum(len(group["params"]) for group in self.param_groups)
+        super().add_param_group(named_group(param_group, count))
+        if not self._built:
+            return
+        try:
+            self._rebuild()
+        except Exception:
+            self.param_groups.pop()
+            raise
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Moves all layers that have a gradient; gradients stay as they are.
+
+        Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike its
+        parameter.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if any(
+            parameter.requires_grad and name not in self._joined
+            for group in self.param_groups
+            for name, parameter in zip(group["param_names"], group["params"])
+        ):
+            self._rebuild()
+        self._hand_on_settings(self._core)
+        self._core.step()
+        return loss
+
+    @property
+    def geometry(self) -> _core.Geometry:
+        """The rules in use, those of groups included."""
+        return geometry_of_groups(self._base, self.param_groups)
+
+    @property
+    def steps_taken(self) -> int:
+        return self._core.steps_taken
+
+    @property
+    def steps_skipped(self) -> int:
+        """Steps left out because of a NaN or Inf gradient, with ``non_finite="skip"``."""
+        return self._core.steps_skipped
+
+    def routing_report(self) -> str:
+        """Which rule each group of layers follows."""
+        lrs = [float(group["lr"]) for group in self.param_groups]
+        said = f"radii are multiplied by lr: {', '.join(f'{lr:g}' for lr in lrs)}\n" if set(lrs) != {1.0} else ""
+        return self._core.routing_report() + said
+
+    def effective_radii(self) -> Dict[str, float]:
+        """The radius (AdamW: learning rate) each layer moved by in its last step, ``lr`` and schedule included.
+
+        A layer with several matrices has one entry for each, ``"qkv.weight[0]"``.
+        """
+        return self._core.effective_radii()
+
+    def wait(self) -> None:
+        """On a GPU, waits for the last step; raises NonFiniteGradient if its gradients were bad."""
+        self._core.wait()
+
+    @torch.no_grad()
+    def initialize(self, ball: float = 1.0, seed: int = 0) -> None:
+        """Overwrites the parameters with random points of their norm balls, as Scion starts."""
+        _core.initialize(self._core.layers, self.geometry, ball, seed)
+
+    def add_observer(self, observer: Any) -> None:
+        self._core.add_observer(observer)
+        self._observers.append(observer)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters."""
+        state = self._core.state()
+        groups = [
+            {**{k: v for k, v in group.items() if k not in ("params", "param_names")}, "params": group["param_names"][:]}
+            for group in self.param_groups
+        ]
+        return {
+            "gluon": {"version": state.version, "step": state.step},
+            "state": _by_layer(state.tensors),
+            "param_groups": groups,
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The inverse of state_dict(), by name: the order of parameters and groups may differ.
+
+        Raises ValueError, with nothing changed, when it does not fit.
+        """
+        missing = [key for key in _STATE_KEYS if key not in state_dict]
+        if missing:
+            raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
+        saved_groups = [self._saved_group(group, state_dict["param_groups"]) for group in self.param_groups]
+        if len(saved_groups) != len(state_dict["param_groups"]):
+            raise ValueError(
+                f"state_dict: has {len(state_dict['param_groups'])} groups, the optimizer {len(saved_groups)}"
+            )
+        # A parameter that was trained then is part of it now, frozen or not; one that was not starts anew.
+        state, about = state_dict["state"], state_dict["gluon"]
+        core = self._make_core(self._joined | set(state))
+        tensors = {key: tensor for key, tensor in core.state().tensors.items() if key.split("/", 1)[1] not in state}
+        tensors.update(_by_kind(state))
+        core.load_state(_core.OptimizerState(about["version"], about["step"], tensors))
+        self._install(core)
+        for group, saved in zip(self.param_groups, saved_groups):
+            # Norms, radii and roles are those of this optimizer; lr and the like are the saved ones.
+            group.update((k, copy.deepcopy(v)) for k, v in saved.items() if k not in ("params", "role", *RULE_KEYS))
+
+    @staticmethod
+    def _saved_group(group: Mapping[str, Any], saved_groups: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        names = set(group["param_names"])
+        for saved in saved_groups:
+            if set(saved["params"]) == names:
+                return saved
+        known = {name for saved in saved_groups for name in saved["params"]}
+        unknown = sorted(names - known)
+        said = f"it does not know '{unknown[0]}'" if unknown else "they are distributed otherwise"
+        raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {said}")
+
+    # deepcopy and pickle. Observers stay with the original: they measure its parameters.
+    _kept: Tuple[str, ...] = (
+        "defaults", "param_groups", "state", "_base", "_joined", "_module_roles", "_options", "_roles",
+    )  # fmt: skip
+
+    def __getstate__(self) -> Dict[str, Any]:
+        kept = {key: self.__dict__[key] for key in self._kept}
+        return {**kept, "_saved": self._core.state().tensors, "_saved_step": self._core.steps_taken}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        state = dict(state)
+        tensors, step = state.pop("_saved"), state.pop("_saved_step")
+        self._built = False
+        self._observers = []
+        super().__setstate__(state)
+        core = self._make_core(self._joined)
+        core.load_state(_core.OptimizerState(core.state().version, step, tensors))
+        self._install(core)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}\n{self.routing_report()}"
+
+
+def _geometry(preset: Optional[str], radius: Any, geometry: Any) -> _core.Geometry:
+    if geometry is not None and not isinstance(geometry, _core.Geometry):
+        geometry = _core.Geometry([dict(rule) for rule in geometry])
+    if geometry is not None and preset is None:
+        if radius is not None:
+            raise ValueError("radius: belongs to a preset; a geometry's rules have radii of their own")
+        return geometry
+    radii = {} if radius is None else dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
+    base = _core.preset(preset or "unscion", radii)
+    return base if geometry is None else _core.Geometry(geometry.rules + base.rules, base.momentum)

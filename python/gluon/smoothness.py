@@ -1,0 +1,111 @@
+"""Trajectory smoothness: Lhat = |g' - g|* / |X' - X| of every layer while a model trains, and the fit of L0 and L1."""
+
+import os
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from . import _core
+from .optimizer import Gluon
+
+__all__ = ["SmoothnessRecorder", "fit", "read_trajectory"]
+
+read_trajectory = _core.read_trajectory
+
+
+class SmoothnessRecorder:
+    """Measures an optimizer's layers every `every` steps, without changing a bit of the run.
+
+    Args:
+        optimizer: a Gluon optimizer; the recorder attaches itself.
+        every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
+        mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
+            ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
+            curvature without noise. It needs help: when ``needs_reference()`` says so, compute the gradients of the NEXT
+            batch, call ``take_reference()``, and compute this step's gradients again before ``optimizer.step()``.
+        dual: of spectral norms: ``"exact"``, an orthogonalizer, or ``"auto"`` (exact on the CPU).
+        geometry: the norms that measure; the optimizer's own, and unscion's for layers left to AdamW.
+
+    >>> import torch, gluon
+    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+    >>> optimizer = gluon.Gluon([("weight", weight)], preset="normalized_descent", radius=0.1)
+    >>> recorder = gluon.SmoothnessRecorder(optimizer, every=2, mode="full")
+    >>> for _ in range(6):
+    ...     weight.grad = 3 * weight.detach()  # of 3/2 |X|^2, whose L0 is 3 and whose L1 is 0
+    ...     optimizer.step()
+    >>> [round(row["smoothness"], 4) for row in recorder.rows()]
+    [3.0, 3.0, 3.0]
+    """
+
+    def __init__(
+        self,
+        optimizer: Gluon,
+        every: int = 50,
+        mode: str = "consecutive",
+        *,
+        dual: str = "auto",
+        geometry: Optional[_core.Geometry] = None,
+    ) -> None:
+        if not isinstance(optimizer, Gluon):
+            raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
+        measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
+        self._optimizer = optimizer
+        self._recorder = _core.Recorder(optimizer._core.layers, measuring, every=every, mode=mode, dual=dual)
+        self._trajectory = self._recorder.measured()
+        optimizer.add_observer(self._recorder)
+
+    def needs_reference(self) -> bool:
+        """Whether take_reference() must be called before the coming step; only in ``same_batch``."""
+        return self._recorder.needs_reference(self._optimizer.steps_taken)
+
+    def take_reference(self) -> None:
+        """Copies the gradients the parameters hold now: those of the next batch."""
+        self._recorder.take_reference()
+
+    @property
+    def trajectory(self) -> _core.Trajectory:
+        """All samples so far."""
+        self._trajectory.extend(self._recorder.take_samples())
+        return self._trajectory
+
+    def rows(self) -> List[dict]:
+        """One dict per sample, with the columns of smoothness.csv."""
+        return self.trajectory.rows()
+
+    def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes all samples; `gluon fit` and gluon.fit() read the file."""
+        self.trajectory.to_csv(os.fspath(path))
+
+    def to_dataframe(self) -> Any:
+        """All samples as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+
+def fit(
+    samples: Union[SmoothnessRecorder, _core.Trajectory, str, "os.PathLike[str]", Sequence[float]],
+    gradient: Optional[Sequence[float]] = None,
+    *,
+    hinge: float = 5.0,
+    l0_zero: bool = False,
+    skip_first: int = 0,
+) -> Any:
+    """L0 and L1 of Lhat ~ L0 + L1 |g|*, exactly.
+
+    `samples` is a recorder, a trajectory, a run folder, smoothness.csv or a log of the paper's authors: each layer is
+    fitted, and ``.radii()`` of the result says how far theorem 1 would move each group. Or two sequences, smoothness and
+    gradient, for one fit. `hinge` (lambda) weighs samples above the line.
+
+    >>> import gluon
+    >>> gluon.fit([3.0, 5.0, 7.0], [1.0, 2.0, 3.0])
+    Fit(l0=1, l1=2, mse_rel=0, violations=0, samples=3)
+    """
+    options: Dict[str, Any] = {"hinge": hinge, "l0_zero": l0_zero, "skip_first": skip_first}
+    if gradient is not None:
+        return _core.fit_smoothness(list(samples), list(gradient), **options)  # type: ignore[arg-type]
+    if isinstance(samples, SmoothnessRecorder):
+        samples = samples.trajectory
+    elif isinstance(samples, (str, os.PathLike)):
+        samples = _core.read_trajectory(os.fspath(samples))
+    if not isinstance(samples, _core.Trajectory):
+        raise TypeError("fit: expected a recorder, a trajectory or a path, or smoothness and gradient")
+    return _core.fit_trajectory(samples, **options)

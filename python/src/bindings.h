@@ -1,0 +1,36 @@
+// The Python module gluon._core: one bind_x() per folder of the library, each in its own file, thin. What is Python's
+// own (torch.optim.Optimizer, parameter groups, names) lies in python/gluon/.
+
+#pragma once
+
+// LibTorch's own header: its casters take at::Tensor from and to torch.Tensor.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <string>
+#include <variant>
+
+#include "gluon/momentum/momentum.h"
+
+namespace gluon::python {
+
+namespace py = pybind11;
+
+void bind_geometry(py::module_& module);
+void bind_lmo(py::module_& module);
+void bind_update(py::module_& module);
+void bind_smoothness(py::module_& module);
+void bind_fit(py::module_& module);
+void bind_theory(py::module_& module);
+
+/// A momentum as Python says it: 0.9, or a name such as "nesterov(0.95)".
+using MomentumSpec = std::variant<double, std::string>;
+
+inline Momentum momentum_from(const MomentumSpec& spec) {
+  if (const auto* beta = std::get_if<double>(&spec)) return Momentum(*beta);
+  return make_momentum(std::get<std::string>(spec));
+}
+
+}  // namespace gluon::python

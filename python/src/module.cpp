@@ -1,0 +1,29 @@
+#include "bindings.h"
+#include "gluon/check.h"
+#include "gluon/update/optimizer.h"
+#include "gluon/version.h"
+
+namespace gluon::python {
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The C++ library behind the package gluon.";
+  // The last one registered is asked first: a bad gradient is a ValueError with a name of its own.
+  py::register_exception_translator([](std::exception_ptr error) {
+    try {
+      if (error) std::rethrow_exception(error);
+    } catch (const InputError& bad) {
+      PyErr_SetString(PyExc_ValueError, bad.what());
+    }
+  });
+  py::register_exception<NonFiniteGradient>(module, "NonFiniteGradient", PyExc_ValueError);
+  module.attr("__version__") = kVersion;
+
+  bind_geometry(module);
+  bind_lmo(module);
+  bind_update(module);
+  bind_smoothness(module);
+  bind_fit(module);
+  bind_theory(module);
+}
+
+}  // namespace gluon::python

@@ -1,0 +1,146 @@
+// gluon/theory: what the paper's theorems promise, as gluon._core.theory.
+
+#include <algorithm>
+
+#include "bindings.h"
+#include "gluon/check.h"
+#include "gluon/theory/deterministic.h"
+#include "gluon/theory/prior_rates.h"
+#include "gluon/theory/stochastic.h"
+
+namespace gluon::python {
+namespace {
+
+using namespace gluon::theory;
+
+/// One number for all layers, or one per layer.
+using PerLayer = std::variant<double, std::vector<double>>;
+
+std::vector<double> values_of(const PerLayer& values, std::size_t layers, const char* what) {
+  if (const auto* one = std::get_if<double>(&values)) return std::vector<double>(layers, *one);
+  const auto& several = std::get<std::vector<double>>(values);
+  GLUON_CHECK(several.size() == layers, "theory: expected one ", what, " per layer, ", layers, ", got ",
+              several.size());
+  return several;
+}
+
+Constants constants_from(const PerLayer& l0, const PerLayer& l1, double initial_gap,
+                         const std::optional<PerLayer>& t = {}, const PerLayer& noise_factor = 1.0) {
+  std::size_t layers = 1;
+  for (const PerLayer* values : {&l0, &l1}) {
+    if (const auto* several = std::get_if<std::vector<double>>(values))
+      layers = std::max(layers, several->size());
+  }
+  const auto l0s = values_of(l0, layers, "L0");
+  const auto l1s = values_of(l1, layers, "L1");
+  const auto factors = values_of(noise_factor, layers, "noise factor");
+  const auto ts = t ? values_of(*t, layers, "t") : std::vector<double>();
+  Constants constants{.layers = {}, .initial_gap = initial_gap};
+  for (std::size_t i = 0; i < layers; ++i) {
+    constants.layers.push_back({.l0 = l0s[i], .l1 = l1s[i], .noise_factor = factors[i]});
+    if (t) constants.layers.back().t = ts[i];
+  }
+  return constants;
+}
+
+NoiseKind parse_noise(const std::string& name) {
+  if (name == "none") return NoiseKind::kNone;
+  if (name == "relative") return NoiseKind::kRelative;
+  if (name == "variance") return NoiseKind::kVariance;
+  throw InputError(join("noise: unknown name '", name, "'; allowed are none, relative, variance"));
+}
+
+void bind_guarantee(py::module_& module) {
+  py::class_<Guarantee>(module, "Guarantee", "What a theorem promises for given constants.")
+      .def_readonly("theorem", &Guarantee::theorem)
+      .def_readonly("promise", &Guarantee::promise)
+      .def_readonly("formula", &Guarantee::formula)
+      .def_readonly("bound_formula", &Guarantee::bound_formula)
+      .def_readonly("weights", &Guarantee::weights)
+      .def_readonly("radii", &Guarantee::radii)
+      .def_readonly("largest_radii", &Guarantee::largest_radii)
+      .def_readonly("momentum", &Guarantee::momentum)
+      .def("iterations", &Guarantee::iterations, py::arg("precision"), "K for this precision.")
+      .def(
+          "bound", [](const Guarantee& guarantee, double iterations) { return guarantee.bound(iterations); },
+          py::arg("iterations"), "The smallest precision promised after K iterations.")
+      .def("__repr__", [](const Guarantee& guarantee) {
+        return join("Guarantee('", guarantee.theorem, "': ", guarantee.promise, ", ", guarantee.formula, ")");
+      });
+  py::class_<PriorRate>(module, "PriorRate")
+      .def_readonly("source", &PriorRate::source)
+      .def_readonly("stochastic", &PriorRate::stochastic)
+      .def_readonly("rate", &PriorRate::rate)
+      .def_readonly("radius", &PriorRate::radius)
+      .def_readonly("one_minus_beta", &PriorRate::one_minus_beta)
+      .def_readonly("obstacle", &PriorRate::obstacle)
+      .def_readonly("iterations", &PriorRate::iterations);
+}
+
+}  // namespace
+
+void bind_theory(py::module_& parent) {
+  py::module_ module = parent.def_submodule("theory");
+  bind_guarantee(module);
+  const auto def = [&](const char* name, auto function, const auto&... arguments) {
+    module.def(name, function, py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(),
+               arguments...);
+  };
+  def(
+      "theorem1",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, bool weighted) {
+        const Constants constants = constants_from(l0, l1, gap);
+        return weighted ? theorem1_weighted(constants) : theorem1(constants);
+      },
+      py::arg("weighted") = false);
+  def(
+      "theorem2",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double zeta, bool weighted) {
+        const Constants constants = constants_from(l0, l1, gap);
+        return weighted ? theorem2_weighted(constants, zeta) : theorem2(constants, zeta);
+      },
+      py::arg("zeta"), py::arg("weighted") = false);
+  def(
+      "theorem3",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double sigma, const std::optional<PerLayer>& t,
+         const PerLayer& noise_factor) {
+        return theorem3(constants_from(l0, l1, gap, t, noise_factor), sigma);
+      },
+      py::arg("sigma"), py::arg("t") = py::none(), py::arg("noise_factor") = 1.0);
+  def(
+      "theorem_pl",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double mu) {
+        return theorem_pl(constants_from(l0, l1, gap), mu);
+      },
+      py::arg("mu"));
+  def(
+      "theorem_pl_without_l1",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double mu) {
+        return theorem_pl_without_l1(constants_from(l0, l1, gap), mu);
+      },
+      py::arg("mu"));
+  def(
+      "prior_rates",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double precision, const std::string& noise) {
+        return prior_rates(constants_from(l0, l1, gap), parse_noise(noise), precision);
+      },
+      py::arg("precision"), py::arg("noise") = "none");
+
+  module.def(
+      "theorem1_radius",
+      [](double l0, double l1, double g) {
+        return theorem1_radius({l0, l1}, g);
+      },
+      py::arg("l0"), py::arg("l1"), py::arg("gradient_dual_norm"));
+  module.def(
+      "theorem2_radius",
+      [](double l0, double l1, double zeta, double g) {
+        return theorem2_radius({l0, l1}, zeta, g);
+      },
+      py::arg("l0"), py::arg("l1"), py::arg("zeta"), py::arg("gradient_dual_norm"));
+  module.def("theorem3_beta", &theorem3_beta, py::arg("step"));
+  module.def("theorem3_radius", &theorem3_radius, py::arg("t"), py::arg("step"));
+  module.def("theorem3_largest_t", &theorem3_largest_t, py::arg("l1"));
+}
+
+}  // namespace gluon::python

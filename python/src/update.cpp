@@ -1,0 +1,108 @@
+// gluon/update: the optimizer over a list of layers, its state, the presets.
+
+#include "gluon/update/optimizer.h"
+
+#include "bindings.h"
+#include "gluon/update/initialize.h"
+#include "gluon/update/presets.h"
+
+namespace gluon::python {
+namespace {
+
+NonFinite parse_non_finite(const std::string& name) {
+  GLUON_CHECK(name == "error" || name == "skip", "non_finite: unknown name '", name,
+              "'; allowed are error, skip");
+  return name == "skip" ? NonFinite::kSkip : NonFinite::kError;
+}
+
+presets::MuonScale parse_muon_scale(const std::string& name) {
+  if (name == "none") return presets::MuonScale::kNone;
+  if (name == "aspect") return presets::MuonScale::kAspect;
+  if (name == "match_adam") return presets::MuonScale::kMatchAdam;
+  throw InputError(join("muon: unknown scale '", name, "'; allowed are none, aspect, match_adam"));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geometry& geometry,
+                                          const std::optional<MomentumSpec>& momentum,
+                                          const std::string& orthogonalizer, const std::string& schedule,
+                                          const std::string& non_finite,
+                                          std::pair<double, double> adamw_betas, double adamw_eps,
+                                          double adamw_clip, std::function<void(const std::string&)> warn) {
+  OptimizerOptions options{.schedule = make_schedule(schedule),
+                           .orthogonalizer = orthogonalizer,
+                           .non_finite = parse_non_finite(non_finite),
+                           .adamw = {.beta1 = adamw_betas.first,
+                                     .beta2 = adamw_betas.second,
+                                     .eps = adamw_eps,
+                                     .clip = adamw_clip},
+                           .warn = std::move(warn)};
+  if (momentum) options.momentum = momentum_from(*momentum);
+  return std::make_unique<Optimizer>(std::move(layers), geometry, std::move(options));
+}
+
+std::map<std::string, double> radii_of(const Optimizer& optimizer) {
+  std::map<std::string, double> radii;
+  for (const LayerRadius& layer : optimizer.effective_radii()) radii[layer.name] = layer.radius;
+  return radii;
+}
+
+}  // namespace
+
+void bind_update(py::module_& module) {
+  using Release = py::call_guard<py::gil_scoped_release>;
+
+  py::class_<OptimizerState>(module, "OptimizerState")
+      .def(py::init([](int64_t version, int64_t step, std::map<std::string, at::Tensor> tensors) {
+             return OptimizerState{version, step, std::move(tensors)};
+           }),
+           py::arg("version"), py::arg("step"), py::arg("tensors"))
+      .def_readonly("version", &OptimizerState::version)
+      .def_readonly("step", &OptimizerState::step)
+      .def_readonly("tensors", &OptimizerState::tensors);
+
+  py::class_<StepObserver, std::shared_ptr<StepObserver>>(module, "StepObserver");
+
+  py::class_<Optimizer>(module, "Optimizer")
+      .def(py::init(&make_optimizer), py::arg("layers"), py::arg("geometry"), py::kw_only(),
+           py::arg("momentum") = py::none(), py::arg("orthogonalizer") = std::string(kDefaultOrthogonalizer),
+           py::arg("schedule") = "constant", py::arg("non_finite") = "error",
+           py::arg("adamw_betas") = std::pair(AdamWOptions{}.beta1, AdamWOptions{}.beta2),
+           py::arg("adamw_eps") = AdamWOptions{}.eps, py::arg("adamw_clip") = AdamWOptions{}.clip,
+           py::arg("warn") = py::none())
+      .def("step", &Optimizer::step, Release())
+      .def("wait", &Optimizer::wait, Release())
+      .def("routing_report", &Optimizer::routing_report)
+      .def("effective_radii", &radii_of, Release())
+      .def("set_group_radius_multiplier", &Optimizer::set_group_radius_multiplier, py::arg("group"),
+           py::arg("multiplier"))
+      .def("set_group_beta", &Optimizer::set_group_beta, py::arg("group"), py::arg("beta"))
+      .def_property_readonly("beta",
+                             [](const Optimizer& optimizer) { return optimizer.momentum().constant_beta(); })
+      .def_property_readonly("steps_taken", &Optimizer::steps_taken)
+      .def_property_readonly("steps_skipped", &Optimizer::steps_skipped)
+      .def_property_readonly("layers", &Optimizer::layers)
+      .def("add_observer", &Optimizer::add_observer, py::arg("observer"))
+      .def("state", &Optimizer::state, Release())
+      .def("load_state", &Optimizer::load_state, py::arg("state"), Release());
+
+  module.def("preset", &presets::make, py::arg("name"), py::arg("radius") = std::map<std::string, double>(),
+             "The geometry of a preset, with the radii in `radius` instead of its own.\n\n"
+             ">>> import gluon\n"
+             ">>> gluon.preset('sign_descent', {'all': 0.01})\n"
+             "Geometry([{'norm': 'max_entry', 'radius': 0.01}], momentum='ema(0.9)')\n");
+  module.def(
+      "muon_geometry",
+      [](double hidden, const std::string& scale, double weight_decay, double adamw) {
+        return presets::muon({hidden, parse_muon_scale(scale), weight_decay, adamw});
+      },
+      py::arg("hidden"), py::arg("scale"), py::arg("weight_decay"), py::arg("adamw"));
+  module.def(
+      "initialize",
+      [](const std::vector<Layer>& layers, const Geometry& geometry, double ball, uint64_t seed) {
+        initialize(layers, geometry, {.ball = ball, .seed = seed});
+      },
+      py::arg("layers"), py::arg("geometry"), py::arg("ball") = InitializeOptions{}.ball, py::arg("seed") = 0,
+      Release());
+}
+
+}  // namespace gluon::python

@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+class Net(torch.nn.Module):
+    """An embedding, two hidden matrices, a norm's vectors and a head: every rule of unscion but conv."""
+
+    def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.embed = torch.nn.Embedding(11, 6)
+        self.up = torch.nn.Linear(6, 12)
+        self.down = torch.nn.Linear(12, 6)
+        self.norm = torch.nn.LayerNorm(6)
+        self.head = torch.nn.Linear(6, 11, bias=False)
+        self.to(dtype)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(self.down(torch.relu(self.up(self.embed(tokens))))))
+
+    def loss(self, step: int = 0) -> torch.Tensor:
+        tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step))
+        logits = self(tokens[:, :-1])
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def train(model: Net, optimizer: torch.optim.Optimizer, steps: int, start: int = 0) -> None:
+    for step in range(start, start + steps):
+        optimizer.zero_grad()
+        model.loss(step).backward()
+        optimizer.step()
+
+
+def same_bits(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    return all(torch.equal(x, dict(b.named_parameters())[name]) for name, x in a.named_parameters())
+
+
+@pytest.fixture
+def model() -> Net:
+    return Net()

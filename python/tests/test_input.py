@@ -1,0 +1,169 @@
+"""Bad input raises ValueError with the library's sentence; roles and names."""
+
+import pytest
+import torch
+from conftest import Net
+
+import gluon
+
+
+def matrix():
+    return [("w", torch.nn.Parameter(torch.ones(2, 2)))]
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        (dict(preset="sgd"), "preset: unknown name 'sgd'; allowed are muon, scion"),
+        (dict(radius={"hiden": 1}), "unknown radius 'hiden'; allowed are hidden"),
+        (dict(radius={"hidden": -1}), "must be"),
+        (dict(momentum=1.5), r"beta must be in \[0, 1\), got 1.5"),
+        (dict(momentum="heavy"), "momentum: unknown name 'heavy'"),
+        (dict(orthogonalizer="qr"), "qr"),
+        (dict(schedule="step"), "step"),
+        (dict(non_finite="ignore"), "allowed are error, skip"),
+        (dict(lr=-1), "radius multiplier must be >= 0, got -1"),
+        (dict(geometry=[]), "expected at least one rule"),
+        (dict(geometry=[{"nrm": "spectral"}]), "unknown key 'nrm'; allowed are pattern, role"),
+        (dict(geometry=[{"rank": "two"}]), "'rank' cannot be 'two'"),
+        (dict(geometry=[{"role": "body"}]), "role: unknown name 'body'"),
+        (dict(geometry=[{"role": "conv"}]), "no rule for layer 'w'"),
+        (dict(geometry=[{"norm": "nuclear"}]), "nuclear"),
+        (dict(geometry=[{}], radius={"hidden": 1}), "belongs to a preset"),
+        (dict(roles={"x": "head"}), "no parameter matches 'x'"),
+        (dict(roles={"w": "tail"}), "role: unknown name 'tail'"),
+        (dict(adamw_betas=(0.9, 1.0)), r"beta2 must be in \[0, 1\)"),
+    ],
+)
+def test_bad_options(options, text):
+    with pytest.raises(ValueError, match=text):
+        gluon.Gluon(matrix(), **options)
+
+
+def test_bad_parameters():
+    p = torch.nn.Parameter(torch.ones(2, 2))
+    with pytest.raises(ValueError, match="at least one"):
+        gluon.Gluon([])
+    with pytest.raises(ValueError, match="some have a name"):
+        gluon.Gluon([("a", p), torch.nn.Parameter(torch.ones(1))])
+    with pytest.raises(ValueError, match="two layers are called 'a'"):
+        gluon.Gluon([("a", p), ("a", torch.nn.Parameter(torch.ones(2)))])
+    with pytest.warns(UserWarning, match="duplicate parameters"), pytest.raises(ValueError, match="share one parameter"):
+        gluon.Gluon([("a", p), ("b", p)])
+    with pytest.raises(ValueError, match="must be a dense floating point tensor"):
+        gluon.Gluon([("c", torch.nn.Parameter(torch.ones(2, 2, dtype=torch.complex64)))])
+    with pytest.raises(ValueError, match="expected at least one layer"):
+        gluon.Gluon([("i", torch.nn.Parameter(torch.ones(2, 2, dtype=torch.int64), requires_grad=False))])
+    with pytest.raises(TypeError):
+        gluon.Gluon(p)
+    with pytest.raises(TypeError, match="got both"):
+        gluon.Gluon([("a", p), {"params": [p]}])
+    with pytest.raises(TypeError):
+        gluon.Gluon([("a", "text")])
+
+
+def test_a_bad_gradient_moves_nothing(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    model.loss().backward()
+    model.head.weight.grad[0, 0] = float("nan")
+    start = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(gluon.NonFiniteGradient, match="layer 'head.weight' holds NaN or Inf at step 0"):
+        optimizer.step()
+    assert issubclass(gluon.NonFiniteGradient, ValueError)
+    assert all(torch.equal(p, x) for p, x in zip(model.parameters(), start))
+    skipping = gluon.Gluon(model.named_parameters(), non_finite="skip")
+    skipping.step()
+    assert skipping.steps_skipped == 1 and skipping.steps_taken == 0
+
+
+def test_a_sparse_gradient_is_refused():
+    embedding = torch.nn.Embedding(5, 3, sparse=True)
+    optimizer = gluon.Gluon(embedding.named_parameters(prefix="embed"))
+    embedding(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(ValueError, match="'embed.weight' needs a gradient like itself, Strided Float"):
+        optimizer.step()
+
+
+def test_a_parameter_that_changed_its_type_is_refused(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    model.double()
+    with pytest.raises(ValueError, match="at the start and is now"):
+        optimizer.step()
+
+
+def test_plain_parameters_warn_and_take_roles_from_shapes():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4, 2))
+    with pytest.warns(UserWarning, match="roles are guessed from their shapes"):
+        optimizer = gluon.Gluon(model.parameters())
+    report = optimizer.routing_report()
+    assert "conv" in report and "hidden" in report
+    with pytest.warns(UserWarning, match="guessed"):
+        optimizer = gluon.Gluon([{"params": model[0].parameters()}, {"params": [model[2].weight], "role": "head"}])
+    assert "head" in optimizer.routing_report()
+
+
+def test_a_module_gives_roles_by_type():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(7, 4)
+            self.conv = torch.nn.Conv1d(4, 4, 3)
+            self.back = torch.nn.ConvTranspose1d(4, 4, 3)
+            self.out = torch.nn.Linear(4, 7, bias=False)
+            self.out.weight = self.words.weight
+
+    with pytest.raises(ValueError, match="'back.weight' is a transposed convolution"):
+        gluon.Gluon(Tied())
+    report = gluon.Gluon(Tied(), roles={"back.weight": "conv"}).routing_report().splitlines()
+    assert [line.split()[0] for line in report] == ["group", "conv", "embedding", "vector"]
+
+
+def test_wrappers_change_no_name(model):
+    wrapped = [(f"module._orig_mod.{name}", p) for name, p in model.named_parameters()]
+    optimizer = gluon.Gluon(wrapped)
+    optimizer.load_state_dict(gluon.Gluon(Net().named_parameters()).state_dict())
+    assert "embed.weight" in optimizer.state_dict()["state"]
+
+
+def test_rules_come_before_the_preset(model):
+    optimizer = gluon.Gluon(
+        model.named_parameters(), preset="unscion", geometry=[{"pattern": "up.*", "norm": "max_entry", "radius": 0.5}]
+    )
+    assert "up.*" in optimizer.routing_report() and "embedding" in optimizer.routing_report()
+    alone = [{"norm": "euclidean", "radius": "power(0.1)"}]
+    assert gluon.Gluon(model.named_parameters(), geometry=alone).geometry.rules == alone
+
+
+def test_fused_projections_are_split(model):
+    weight = torch.nn.Parameter(torch.randn(12, 4))
+    optimizer = gluon.Gluon([("qkv.weight", weight)], geometry=[{"norm": "spectral(svd)", "radius": 0.1, "split": "qkv"}])
+    weight.grad = torch.randn(12, 4)
+    start = weight.detach().clone()
+    optimizer.step()
+    assert sorted(optimizer.effective_radii()) == ["qkv.weight[0]", "qkv.weight[1]", "qkv.weight[2]"]
+    for k in range(3):
+        moved = (weight - start)[4 * k : 4 * k + 4] / 0.1
+        assert torch.allclose(moved @ moved.T, torch.eye(4), atol=1e-4)
+
+
+def test_bad_muon_and_scion_arguments():
+    with pytest.raises(ValueError, match="unknown adjust_lr_fn 'sqrt'"):
+        gluon.Muon(matrix(), adjust_lr_fn="sqrt")
+    with pytest.raises(ValueError, match="exclude each other"):
+        gluon.Muon(matrix(), ns_steps=5, orthogonalizer="svd")
+    with pytest.raises(ValueError, match="lr must be > 0"):
+        gluon.Muon(matrix(), lr=0)
+    with pytest.raises(ValueError, match="unknown norm 'Nuclear'"):
+        gluon.Scion(matrix(), norm="Nuclear")
+    with pytest.raises(ValueError, match=r"momentum must be in \(0, 1\]"):
+        gluon.Scion(matrix(), momentum=0)
+
+
+def test_initial_weights_lie_on_the_sphere(model):
+    optimizer = gluon.Gluon(model.named_parameters(), orthogonalizer="svd")
+    optimizer.initialize(ball=2.0, seed=3)
+    assert gluon.norms.norm(model.up.weight, "scaled(sqrt(n/m),spectral)").item() == pytest.approx(2, rel=0.2)
+
+
+def test_version():
+    assert gluon.__version__.count(".") == 2

@@ -1,0 +1,133 @@
+"""Norms, the orthogonalizers, the recorder, the fit and the theory."""
+
+import math
+
+import pytest
+import torch
+from conftest import Net, same_bits, train
+
+import gluon
+
+
+@pytest.mark.parametrize("name", ["spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)"])
+@pytest.mark.parametrize("shape", [(4, 6), (3, 4, 6), (5,), (4, 2, 3, 3)])
+def test_the_lmo_reaches_the_dual_norm(name, shape):
+    g = torch.randn(shape, dtype=torch.float64)
+    z = gluon.norms.lmo(g, name, orthogonalizer="svd")
+    assert z.shape == g.shape
+    batch = shape[0] if len(shape) == 3 else 1
+    inner = (g * z).reshape(batch, -1).sum(1)
+    dual, length = gluon.norms.dual_norm(g, name), gluon.norms.norm(z, name)
+    assert dual.shape == length.shape == (torch.Size([3]) if len(shape) == 3 else torch.Size([]))
+    assert torch.allclose(inner, -dual.reshape(-1))
+    assert torch.allclose(length, torch.ones_like(length))
+
+
+def test_norms_by_hand():
+    x = torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    assert gluon.norms.norm(x, "euclidean").item() == 5
+    assert gluon.norms.dual_norm(x, "max_entry").item() == 7
+    assert gluon.norms.norm(torch.ones(2, 3, 4), "euclidean", role="conv").item() == pytest.approx(math.sqrt(24))
+    with pytest.raises(ValueError, match="nuclear"):
+        gluon.norms.norm(x, "nuclear")
+    with pytest.raises(ValueError):
+        gluon.norms.norm(torch.ones(2, 2, dtype=torch.int64), "euclidean")
+
+
+@pytest.mark.parametrize("method", ["svd", "polar_express:8", "newton_schulz:5"])
+def test_orthogonalize(method):
+    x = torch.randn(3, 5, 8)
+    q = gluon.orthogonalize(x, method)
+    values = torch.linalg.svdvals(q)
+    assert values.min() > 0.3 if method.startswith("newton") else (values - 1).abs().max() < 1e-2
+
+
+def test_recording_changes_no_bit():
+    a, b = Net(), Net()
+    one, two = gluon.Gluon(a.named_parameters()), gluon.Gluon(b.named_parameters())
+    recorder = gluon.SmoothnessRecorder(two, every=2)
+    train(a, one, 7)
+    train(b, two, 7)
+    assert same_bits(a, b)
+    rows = recorder.rows()
+    assert sorted({row["step"] for row in rows}) == [1, 3, 5]
+    assert {row["layer"] for row in rows} == {name for name, _ in b.named_parameters()}
+
+
+def test_csv_and_fit(tmp_path):
+    model = Net()
+    optimizer = gluon.Muon(model.named_parameters())
+    recorder = gluon.SmoothnessRecorder(optimizer, every=1, mode="consecutive")
+    train(model, optimizer, 12)
+    path = tmp_path / "smoothness.csv"
+    recorder.to_csv(path)
+    recorder.to_csv(path)
+    again = gluon.read_trajectory(str(path))
+    assert len(again) == len(recorder.trajectory) == 11 * len(list(model.parameters()))
+    ours, theirs = gluon.fit(recorder), gluon.fit(path)
+    assert [x.layer for x in ours.layers] == [x.layer for x in theirs.layers]
+    assert [x.fit.l1 for x in ours.layers] == pytest.approx([x.fit.l1 for x in theirs.layers])
+    assert {radius.group for radius in ours.radii()} >= {"hidden", "embedding", "vector"}
+
+
+def test_dataframe():
+    pandas = pytest.importorskip("pandas")
+    model = Net()
+    optimizer = gluon.Gluon(model.named_parameters())
+    recorder = gluon.SmoothnessRecorder(optimizer, every=1)
+    train(model, optimizer, 3)
+    frame = recorder.to_dataframe()
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == len(recorder.trajectory)
+
+
+def test_same_batch_needs_its_reference():
+    model = Net()
+    optimizer = gluon.Gluon(model.named_parameters())
+    recorder = gluon.SmoothnessRecorder(optimizer, every=3, mode="same_batch")
+    model.loss(0).backward()
+    with pytest.raises(ValueError, match="same_batch needs take_reference"):
+        optimizer.step()
+    for step in range(4):
+        if recorder.needs_reference():
+            optimizer.zero_grad()
+            model.loss(step + 1).backward()
+            recorder.take_reference()
+        train(model, optimizer, 1, step)
+    assert {row["step"] for row in recorder.rows()} == {1}
+    assert {row["estimator"] for row in recorder.rows()} == {"same_batch"}
+
+
+def test_bad_recorders(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    with pytest.raises(ValueError, match="every must be >= 1"):
+        gluon.SmoothnessRecorder(optimizer, every=0)
+    with pytest.raises(ValueError, match="allowed|consecutive"):
+        gluon.SmoothnessRecorder(optimizer, mode="both")
+    with pytest.raises(TypeError):
+        gluon.SmoothnessRecorder(torch.optim.SGD(model.parameters(), lr=1))
+
+
+def test_fit_of_numbers():
+    fit = gluon.fit([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], l0_zero=True)
+    assert (fit.l0, fit.l1, fit.samples) == (0, pytest.approx(2), 3)
+    with pytest.raises(ValueError):
+        gluon.fit([1.0], [1.0])
+    with pytest.raises(ValueError):
+        gluon.fit([1.0, 2.0], [1.0, 2.0], hinge=-1)
+    with pytest.raises(TypeError):
+        gluon.fit([1.0, 2.0])
+
+
+def test_theory():
+    guarantee = gluon.theory.theorem1([1.0, 2.0], [0.5, 1.0], 3.0)
+    assert guarantee.iterations(0.1) == math.ceil(2 * 3 * 3 / 0.01 + 2 * 3 * 1 / 0.1)
+    assert guarantee.bound(guarantee.iterations(0.1)) <= 0.1
+    assert gluon.theory.theorem1_radius(1.0, 2.0, 4.0) == pytest.approx(4 / 9)
+    assert gluon.theory.theorem2(1.0, 1.0, 1.0, zeta=0.5).iterations(0.1) > gluon.theory.theorem1(1.0, 1.0, 1.0).iterations(0.1)
+    assert gluon.theory.theorem3_beta(3) == 0.5
+    assert gluon.theory.theorem3(1.0, 0.0, 1.0, sigma=1.0, t=[0.1]).momentum == "theorem3"
+    assert len(gluon.theory.prior_rates(1.0, 0.0, 1.0, precision=0.1)) == 4
+    with pytest.raises(ValueError, match="expected one L1 per layer"):
+        gluon.theory.theorem1([1.0, 2.0, 3.0], [1.0], 1.0)
+    with pytest.raises(ValueError):
+        gluon.theory.theorem1(-1.0, 1.0, 1.0)

@@ -1,0 +1,185 @@
+"""Steps against straightforward implementations."""
+
+import math
+
+import pytest
+import torch
+from conftest import Net, same_bits, train
+
+import gluon
+
+
+def polar(g):
+    u, _, v = torch.linalg.svd(g, full_matrices=False)
+    return u @ v
+
+
+def one_layer(shape, **options):
+    weight = torch.nn.Parameter(torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    return weight, gluon.Gluon([("w", weight)], **options)
+
+
+def gradients(shape, count):
+    generator = torch.Generator().manual_seed(2)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(count)]
+
+
+def test_sign_descent_is_sign_of_the_momentum():
+    weight, optimizer = one_layer((5, 3), preset="sign_descent", radius=0.1, momentum=0.8)
+    expected, buffer = weight.detach().clone(), torch.zeros_like(weight)
+    for g in gradients((5, 3), 4):
+        weight.grad = g
+        optimizer.step()
+        buffer = 0.8 * buffer + 0.2 * g
+        expected -= 0.1 * buffer.sign()
+    assert torch.allclose(weight, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (1, 5), (5, 1)])
+def test_unscion_hidden_layers_follow_the_polar_factor(shape):
+    weight, optimizer = one_layer(shape, radius={"hidden": 0.3}, momentum=0.9, orthogonalizer="svd")
+    expected, buffer = weight.detach().clone(), torch.zeros_like(weight)
+    for g in gradients(shape, 3):
+        weight.grad = g
+        optimizer.step()
+        buffer = 0.9 * buffer + 0.1 * g
+        expected -= 0.3 * math.sqrt(shape[0] / shape[1]) * polar(buffer)
+    assert torch.allclose(weight, expected, atol=1e-12)
+
+
+def public_muon(weight, grads, lr, momentum, decay, nesterov, scale):
+    x, buffer = weight.detach().clone(), torch.zeros_like(weight)
+    for g in grads:
+        buffer = momentum * buffer + (1 - momentum) * g
+        update = (1 - momentum) * g + momentum * buffer if nesterov else buffer
+        x = (1 - lr * decay) * x - lr * scale * polar(update)
+    return x
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("adjust, scale", [("original", math.sqrt(9 / 4)), ("match_rms_adamw", 0.2 * 3), ("none", 1)])
+def test_muon_takes_the_public_arguments(nesterov, adjust, scale):
+    weight = torch.nn.Parameter(gradients((9, 4), 1)[0])
+    grads = gradients((9, 4), 4)[1:]
+    expected = public_muon(weight, grads, 0.05, 0.7, 0.1, nesterov, scale)
+    optimizer = gluon.Muon(
+        [("w", weight)], lr=0.05, weight_decay=0.1, momentum=0.7, nesterov=nesterov, adjust_lr_fn=adjust, orthogonalizer="svd"
+    )
+    for g in grads:
+        weight.grad = g
+        optimizer.step()
+    assert torch.allclose(weight, expected, atol=1e-12)
+    assert optimizer.param_groups[0]["lr"] == 0.05
+    assert optimizer.effective_radii() == {"w": pytest.approx(0.05)}
+
+
+def test_muon_leaves_vectors_to_adamw_at_its_own_rate():
+    bias = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
+    other = torch.nn.Parameter(bias.detach().clone())
+    weight = torch.nn.Parameter(torch.ones(3, 3))
+    ours = gluon.Muon([("w", weight), ("b", bias)], lr=0.05, adamw_lr=0.01)
+    theirs = torch.optim.AdamW([other], lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
+    for g in gradients((3,), 5):
+        weight.grad = torch.ones(3, 3)
+        bias.grad, other.grad = g, g.clone()
+        ours.step()
+        theirs.step()
+    assert torch.allclose(bias, other, atol=1e-12)
+
+
+def test_muon_with_use_muon_groups_has_their_own_rates():
+    model = Net()
+    hidden = [model.up.weight, model.down.weight]
+    rest = [p for p in model.parameters() if all(p is not h for h in hidden)]
+    groups = [
+        dict(params=[("up", hidden[0]), ("down", hidden[1])], use_muon=True, lr=0.03, weight_decay=0.01),
+        dict(params=[(f"p{i}", p) for i, p in enumerate(rest)], use_muon=False, lr=4e-4),
+    ]
+    optimizer = gluon.Muon(groups)
+    train(model, optimizer, 1)
+    radii = optimizer.effective_radii()
+    assert radii["up"] == pytest.approx(0.03) and radii["p0"] == pytest.approx(4e-4)
+
+
+@pytest.mark.parametrize("unconstrained", [False, True])
+def test_scion_takes_the_public_arguments(unconstrained):
+    hidden = torch.nn.Parameter(gradients((6, 4), 1)[0])
+    head = torch.nn.Parameter(gradients((5, 6), 1)[0])
+    start = hidden.detach().clone(), head.detach().clone()
+    groups = [
+        {"params": [("hidden", hidden)], "norm": "Spectral", "norm_kwargs": {}, "scale": 2.0},
+        {"params": [("head", head)], "norm": "Sign", "scale": 3.0},
+    ]
+    optimizer = gluon.Scion(groups, lr=0.25, momentum=0.1, unconstrained=unconstrained, orthogonalizer="svd")
+    expected = [x.clone() for x in start]
+    buffers = [torch.zeros_like(x) for x in start]
+    for g, h in zip(gradients((6, 4), 3), gradients((5, 6), 3)):
+        hidden.grad, head.grad = g, h
+        optimizer.step()
+        for x, buffer, gradient, lmo in zip(
+            expected, buffers, (g, h), (lambda m: 2 * math.sqrt(6 / 4) * polar(m), lambda m: 3 * m.sign() / 6)
+        ):
+            buffer.mul_(0.9).add_(gradient, alpha=0.1)
+            if not unconstrained:
+                x.mul_(1 - 0.25)
+            x.sub_(0.25 * lmo(buffer))
+    assert torch.allclose(hidden, expected[0], atol=1e-12)
+    assert torch.allclose(head, expected[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"normalized": True}, {"transpose": True}, {"normalized": False, "transpose": True}])
+@pytest.mark.parametrize("norm", ["ColNorm", "RowNorm"])
+def test_scions_row_and_column_norms(norm, kwargs):
+    weight = torch.nn.Parameter(torch.zeros(3, 5, dtype=torch.float64))
+    optimizer = gluon.Scion([("w", weight)], 1.0, 1.0, norm, kwargs, scale=1.0)
+    g = gradients((3, 5), 1)[0]
+    weight.grad = g
+    optimizer.step()
+    x = g.T if kwargs.get("transpose") else g
+    if norm == "ColNorm":
+        x = x / (x.norm(dim=0, keepdim=True) / math.sqrt(x.size(0)))
+        x = x / x.size(1) if kwargs.get("normalized") else x
+    else:
+        x = x / x.norm(dim=1, keepdim=True)
+        x = x / math.sqrt(x.size(1)) if kwargs.get("normalized", True) else x
+    assert torch.allclose(weight, -(x.T if kwargs.get("transpose") else x), atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw"])
+def test_every_preset_descends_and_leaves_gradients_alone(preset):
+    model = Net()
+    optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.1 if preset == "deterministic_gluon" else 1)
+    before = model.loss().item()
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.loss().backward()
+        kept = [p.grad.clone() for p in model.parameters()]
+        optimizer.step()
+        assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), kept))
+    assert model.loss().item() < before
+
+
+def test_half_precision_parameters_keep_float32_momentum():
+    model = Net(dtype=torch.bfloat16)
+    optimizer = gluon.Gluon(model.named_parameters())
+    train(model, optimizer, 2)
+    assert all(p.dtype == torch.bfloat16 for p in model.parameters())
+    assert all(kinds["momentum"].dtype == torch.float32 for kinds in optimizer.state_dict()["state"].values())
+
+
+def test_gradient_accumulation_is_the_sum():
+    a, b = Net(), Net()
+    one, two = gluon.Gluon(a.named_parameters()), gluon.Gluon(b.named_parameters())
+    (a.loss(0) + a.loss(1)).backward()
+    b.loss(0).backward()
+    b.loss(1).backward()
+    one.step()
+    two.step()
+    assert all(torch.allclose(x, y, atol=1e-5) for x, y in zip(a.parameters(), b.parameters()))
+
+
+def test_a_run_repeats_with_the_same_bits():
+    a, b = Net(), Net()
+    train(a, gluon.Gluon(a.named_parameters()), 5)
+    train(b, gluon.Gluon(b.named_parameters()), 5)
+    assert same_bits(a, b)

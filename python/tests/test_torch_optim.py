@@ -1,0 +1,256 @@
+"""What a torch.optim.Optimizer does: groups, schedulers, closures, state, copies."""
+
+import copy
+import io
+import pickle
+import warnings
+
+import pytest
+import torch
+from conftest import Net, same_bits, train
+from torch.optim import lr_scheduler
+
+import gluon
+
+SCHEDULERS = {
+    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda k: 0.5**k),
+    "MultiplicativeLR": lambda o: lr_scheduler.MultiplicativeLR(o, lambda k: 0.9),
+    "StepLR": lambda o: lr_scheduler.StepLR(o, 2, 0.1),
+    "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [2, 4]),
+    "ConstantLR": lambda o: lr_scheduler.ConstantLR(o, 0.5, 3),
+    "LinearLR": lambda o: lr_scheduler.LinearLR(o, 0.5, total_iters=3),
+    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, 0.9),
+    "PolynomialLR": lambda o: lr_scheduler.PolynomialLR(o, 5),
+    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, 5),
+    "CosineAnnealingWarmRestarts": lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 3),
+    "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, 0.1, 1.0, 2),
+    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=8),
+    "ReduceLROnPlateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0),
+    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
+        o, [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)], [2]
+    ),
+    "ChainedScheduler": lambda o: lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)]
+    ),
+}
+
+
+def scheduler_classes():
+    bases = {"LRScheduler", "Optimizer"}
+    return sorted(
+        name
+        for name, thing in vars(lr_scheduler).items()
+        if isinstance(thing, type) and hasattr(thing, "step") and name not in bases and not name.startswith("_")
+    )
+
+
+@pytest.mark.parametrize("name", scheduler_classes())
+def test_every_scheduler_drives_it(model, name):
+    optimizer = gluon.Gluon(model.named_parameters(), radius={"hidden": 0.02})
+    scheduler = SCHEDULERS[name](optimizer)
+    seen = set()
+    for step in range(6):
+        lr = optimizer.param_groups[0]["lr"]
+        seen.add(lr)
+        train(model, optimizer, 1, step)
+        assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.02 * lr, rel=1e-6)
+        scheduler.step(*([1.0] if name == "ReduceLROnPlateau" else []))
+    assert len(seen) > 1
+
+
+def test_a_changed_momentum_is_used():
+    a, b = Net(), Net()
+    one = gluon.Gluon(a.named_parameters(), momentum=0.9)
+    two = gluon.Gluon(b.named_parameters(), momentum=0.5)
+    two.param_groups[0]["momentum"] = 0.9
+    train(a, one, 3)
+    train(b, two, 3)
+    assert same_bits(a, b)
+
+
+def test_groups_have_their_own_lr_norm_and_decay(model):
+    hidden = [(n, p) for n, p in model.named_parameters() if "up" in n]
+    rest = [(n, p) for n, p in model.named_parameters() if "up" not in n]
+    optimizer = gluon.Gluon(
+        [{"params": hidden, "lr": 0.5, "norm": "max_entry", "radius": 0.01}, {"params": rest, "weight_decay": 0.1}]
+    )
+    train(model, optimizer, 1)
+    radii = optimizer.effective_radii()
+    assert radii["up.weight"] == pytest.approx(0.005) and radii["up.bias"] == pytest.approx(0.005)
+    assert radii["down.weight"] == pytest.approx(0.018)
+    assert "weight decay 0.1" in optimizer.routing_report() and "group 0" in optimizer.routing_report()
+
+
+def test_a_closure_is_evaluated_with_gradients(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model.loss()
+        loss.backward()
+        return loss
+
+    with torch.no_grad():
+        first = optimizer.step(closure)
+    assert first.item() > optimizer.step(closure).item()
+
+
+def saved(optimizer):
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    return torch.load(file)
+
+
+@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw", "deterministic_gluon"])
+def test_save_and_load_go_on_with_the_same_bits(preset):
+    model = Net()
+    optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.5)
+    train(model, optimizer, 3)
+    optimizer.param_groups[0]["lr"] = 0.25
+    other = Net(1)
+    other.load_state_dict(model.state_dict())
+    backwards = list(other.named_parameters())[::-1]
+    resumed = gluon.Gluon(backwards, preset=preset)
+    resumed.load_state_dict(saved(optimizer))
+    assert resumed.param_groups[0]["lr"] == 0.25 and resumed.steps_taken == 3
+    train(model, optimizer, 3, 3)
+    train(other, resumed, 3, 3)
+    assert same_bits(model, other)
+
+
+def test_state_survives_a_change_of_group_order(model):
+    named = dict(model.named_parameters())
+    a = [(n, p) for n, p in named.items() if "bias" in n]
+    b = [(n, p) for n, p in named.items() if "bias" not in n]
+    optimizer = gluon.Gluon([{"params": a, "lr": 0.1}, {"params": b, "lr": 0.2}])
+    train(model, optimizer, 1)
+    other = gluon.Gluon([{"params": b}, {"params": a}])
+    other.load_state_dict(optimizer.state_dict())
+    assert [group["lr"] for group in other.param_groups] == [0.2, 0.1]
+    assert all(torch.equal(k["momentum"], optimizer.state_dict()["state"][n]["momentum"])
+               for n, k in other.state_dict()["state"].items())
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    train(model, optimizer, 2)
+    good = optimizer.state_dict()
+    for change, text in [
+        (lambda s: s["state"]["up.weight"].update(momentum=torch.zeros(2, 2)), "up.weight"),
+        (lambda s: s["state"]["up.weight"].clear(), "momentum/up.weight"),
+        (lambda s: s["state"].update(other={"momentum": torch.zeros(1)}), "belongs to no layer"),
+        (lambda s: s["gluon"].update(version=99), "version 99"),
+        (lambda s: s.pop("gluon"), "not saved by a Gluon optimizer"),
+        (lambda s: s["param_groups"][0]["params"].remove("up.weight"), "does not know 'up.weight'"),
+        (lambda s: s["param_groups"].append({"params": ["x"]}), "2 groups, the optimizer 1"),
+    ]:
+        bad = copy.deepcopy(good)
+        change(bad)
+        with pytest.raises(ValueError, match=text):
+            optimizer.load_state_dict(bad)
+        now = optimizer.state_dict()
+        assert all(torch.equal(now["state"][n]["momentum"], k["momentum"]) for n, k in good["state"].items())
+    with pytest.raises(ValueError, match="not saved by a Gluon"):
+        optimizer.load_state_dict(torch.optim.SGD(model.parameters(), lr=1).state_dict())
+
+
+@pytest.mark.parametrize("make", [gluon.Gluon, gluon.Muon, gluon.Scion])
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_copies_go_on_by_themselves(make, how):
+    model = Net()
+    optimizer = make(model.named_parameters())
+    train(model, optimizer, 2)
+    if how == "deepcopy":
+        other, copied = copy.deepcopy((model, optimizer))
+    else:
+        other, copied = pickle.loads(pickle.dumps((model, optimizer)))
+    assert copied.param_groups[0]["params"][0] is next(other.parameters())
+    train(model, optimizer, 2, 2)
+    assert not same_bits(model, other)
+    train(other, copied, 2, 2)
+    assert same_bits(model, other)
+    scheduler = lr_scheduler.StepLR(copied, 1)
+    train(other, copied, 1)
+    scheduler.step()
+    assert copied.param_groups[0]["lr"] == pytest.approx(0.1 * optimizer.param_groups[0]["lr"])
+
+
+def test_frozen_parameters_stay_and_join_when_unfrozen(model):
+    model.embed.weight.requires_grad_(False)
+    optimizer = gluon.Gluon(model.named_parameters())
+    start = model.embed.weight.detach().clone()
+    train(model, optimizer, 2)
+    assert torch.equal(model.embed.weight, start)
+    assert "embed.weight" not in optimizer.state_dict()["state"]
+    momentum = optimizer.state_dict()["state"]["up.weight"]["momentum"]
+    model.embed.weight.requires_grad_(True)
+    optimizer.zero_grad()
+    model.loss().backward()
+    gradient = model.up.weight.grad.clone()
+    optimizer.step()
+    assert not torch.equal(model.embed.weight, start)
+    assert optimizer.steps_taken == 3
+    now = optimizer.state_dict()["state"]["up.weight"]["momentum"]
+    assert torch.allclose(now, 0.9 * momentum + 0.1 * gradient, atol=1e-7)
+
+    # A run that resumes begins frozen again, and knows from the state that it is not.
+    other = Net()
+    other.load_state_dict(model.state_dict())
+    other.embed.weight.requires_grad_(False)
+    resumed = gluon.Gluon(other.named_parameters())
+    resumed.load_state_dict(optimizer.state_dict())
+    other.embed.weight.requires_grad_(True)
+    train(model, optimizer, 2)
+    train(other, resumed, 2)
+    assert same_bits(model, other)
+
+
+def test_parameters_frozen_later_are_skipped_with_one_warning(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    train(model, optimizer, 1)
+    model.up.weight.requires_grad_(False)
+    start = model.up.weight.detach().clone()
+    optimizer.zero_grad(set_to_none=True)
+    model.loss().backward()
+    with pytest.warns(UserWarning, match="'up.weight' has no gradient"):
+        optimizer.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()
+    assert torch.equal(model.up.weight, start)
+
+
+def test_groups_added_later_join_with_fresh_state(model):
+    named = list(model.named_parameters())
+    optimizer = gluon.Gluon(named[:3])
+    train_part(model, optimizer)
+    before = optimizer.state_dict()["state"]
+    optimizer.add_param_group({"params": named[3:], "lr": 0.5})
+    after = optimizer.state_dict()["state"]
+    assert all(torch.equal(after[n]["momentum"], k["momentum"]) for n, k in before.items())
+    assert not after["down.weight"]["momentum"].any()
+    train(model, optimizer, 1)
+    assert optimizer.effective_radii()["down.weight"] == pytest.approx(0.009)
+    with pytest.raises(ValueError):
+        optimizer.add_param_group({"params": [("again", named[0][1])]})
+    with pytest.raises(ValueError, match="two layers are called 'up.weight'"):
+        optimizer.add_param_group({"params": [("up.weight", torch.nn.Parameter(torch.ones(2, 2)))]})
+    assert len(optimizer.param_groups) == 2
+    train(model, optimizer, 1)
+
+
+def train_part(model, optimizer):
+    model.loss().backward()
+    optimizer.step()
+
+
+def test_a_disabled_grad_scaler_steps(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    scaler = torch.cuda.amp.GradScaler(enabled=False)
+    start = model.up.weight.detach().clone()
+    scaler.scale(model.loss()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(model.up.weight, start)
