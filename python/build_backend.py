@@ -1,0 +1,100 @@
+"""The build backend of `pip install .` (PEP 517): CMake builds the module, and a wheel is written from it.
+
+It needs nothing but the standard library, so that pip downloads nothing: cmake, a compiler, torch and pybind11 (or the
+headers that pip's torch brings) are what the machine already has. GLUON_CMAKE_ARGS adds arguments for CMake.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NAME = "gluon_lmo"
+
+
+def _version():
+    text = (ROOT / "CMakeLists.txt").read_text()
+    return re.search(r"project\(Gluon VERSION ([0-9.]+)", text).group(1)
+
+
+def _metadata():
+    return (
+        f"Metadata-Version: 2.1\nName: gluon-lmo\nVersion: {_version()}\n"
+        "Summary: Layer-wise LMO optimizers (Gluon, Muon, Scion and relatives) for PyTorch\n"
+        "Requires-Python: >=3.8\nRequires-Dist: torch>=1.13\nDescription-Content-Type: text/markdown\n\n"
+        + (ROOT / "README.md").read_text()
+    )
+
+
+def _tag():
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    return f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def _wheel_text():
+    return f"Wheel-Version: 1.0\nGenerator: gluon\nRoot-Is-Purelib: false\nTag: {_tag()}\n"
+
+
+def _outside():
+    """The environment without pip's isolation, which would hide torch."""
+    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
+
+
+def _build(folder):
+    """Builds gluon._core into `folder` and returns its path."""
+    arguments = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DGLUON_PYTHON=ON",
+        "-DGLUON_TESTS=OFF",
+        "-DGLUON_PROGRAM=OFF",
+        "-DGLUON_EXAMPLES=OFF",
+        f"-DPython_EXECUTABLE={sys.executable}",
+        *shlex.split(os.environ.get("GLUON_CMAKE_ARGS", "")),
+    ]
+    jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+    subprocess.run(["cmake", "-S", str(ROOT), "-B", folder, *arguments], check=True, env=_outside())
+    command = ["cmake", "--build", folder, "--target", "gluon_python", "--parallel", jobs]
+    subprocess.run(command, check=True, env=_outside())
+    return next((pathlib.Path(folder) / "python" / "gluon").glob("_core*.so"))
+
+
+def _write_wheel(path, files):
+    """`files` maps names in the wheel to bytes."""
+    info = f"{NAME}-{_version()}.dist-info"
+    files = {**files, f"{info}/METADATA": _metadata().encode(), f"{info}/WHEEL": _wheel_text().encode()}
+    files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
+    record = ""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, data in files.items():
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            record += f"{name},sha256={digest},{len(data)}\n"
+            wheel.writestr(name, data)
+        wheel.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory() as folder:
+        # A folder given by GLUON_BUILD_DIR is kept, so that the next build is quick.
+        module = _build(os.environ.get("GLUON_BUILD_DIR", folder))
+        package = [p for p in sorted((ROOT / "python" / "gluon").iterdir()) if p.suffix in (".py", ".pyi", ".typed")]
+        files = {f"gluon/{path.name}": path.read_bytes() for path in [*package, module]}
+    name = f"{NAME}-{_version()}-{_tag()}.whl"
+    _write_wheel(pathlib.Path(wheel_directory) / name, files)
+    return name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """The files git knows."""
+    name = f"{NAME}-{_version()}"
+    archive = pathlib.Path(sdist_directory) / f"{name}.tar.gz"
+    command = ["git", "archive", "--format=tar.gz", f"--prefix={name}/", "-o", str(archive), "HEAD"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return archive.name
