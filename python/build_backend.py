@@ -26,10 +26,11 @@ def _version():
 
 
 def _metadata():
+    # Without "Requires-Dist: torch": the build needs torch anyway, and pip does not see Debian's.
     return (
         f"Metadata-Version: 2.1\nName: gluon-lmo\nVersion: {_version()}\n"
         "Summary: Layer-wise LMO optimizers (Gluon, Muon, Scion and relatives) for PyTorch\n"
-        "Requires-Python: >=3.8\nRequires-Dist: torch>=1.13\nDescription-Content-Type: text/markdown\n\n"
+        "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
         + (ROOT / "README.md").read_text()
     )
 
@@ -78,6 +79,14 @@ def _write_wheel(path, files):
             record += f"{name},sha256={digest},{len(data)}\n"
             wheel.writestr(name, data)
         wheel.writestr(f"{info}/RECORD", record + f"{info}/RECORD,,\n")
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = pathlib.Path(metadata_directory) / f"{NAME}-{_version()}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(_metadata())
+    (folder / "WHEEL").write_text(_wheel_text())
+    return folder.name
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
