@@ -254,3 +254,18 @@ def test_a_disabled_grad_scaler_steps(model):
     scaler.step(optimizer)
     scaler.update()
     assert not torch.equal(model.up.weight, start)
+
+
+@pytest.mark.skipif(not hasattr(getattr(torch, "amp", None), "GradScaler"), reason="this torch scales on GPUs alone")
+def test_a_grad_scaler_scales_and_skips(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    plain = Net()
+    train(plain, gluon.Gluon(plain.named_parameters()), 1)
+    scaler.scale(model.loss()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), plain.parameters()))
+    model.up.weight.grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    assert optimizer.steps_taken == 1
