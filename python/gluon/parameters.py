@@ -66,7 +66,8 @@ def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
         raise TypeError("parameters: a set has no order; pass a list")
     names = rest.pop("param_names", None)
     entries = list(params) if names is None else list(zip(names, params))
-    return {**rest, **group_of(entries, start)}
+    said = rest.get("role") is not None or rest.get("norm") is not None
+    return {**rest, **group_of(entries, start, warn=not said)}
 
 
 def plain_name(name: str) -> str:
@@ -75,10 +76,11 @@ def plain_name(name: str) -> str:
     return name[len("module.") :] if name.startswith("module.") else name
 
 
-def group_of(entries: List[Any], start: int) -> Dict[str, Any]:
+def group_of(entries: List[Any], start: int, warn: bool = True) -> Dict[str, Any]:
+    """Tensors or (name, tensor) pairs as a group; `start` numbers those without a name."""
     named = [entry for entry in entries if isinstance(entry, (tuple, list))]
     if not named:
-        if entries:
+        if entries and warn:
             warnings.warn(
                 "gluon: parameters without names; their roles are guessed from their shapes, an embedding or a head "
                 "looks like any other matrix. Pass model.named_parameters(), or groups with a 'role'.",
@@ -90,8 +92,9 @@ def group_of(entries: List[Any], start: int) -> Dict[str, Any]:
     return {"params": [tensor for _, tensor in entries], "param_names": [plain_name(str(name)) for name, _ in entries]}
 
 
-def role_of(name: str, parameter: torch.Tensor, group: Mapping[str, Any], overrides: Mapping[str, str],
-            by_module: Mapping[str, str]) -> str:
+def role_of(
+    name: str, parameter: torch.Tensor, group: Mapping[str, Any], overrides: Mapping[str, str], by_module: Mapping[str, str]
+) -> str:
     """By an override (glob -> role), the group, the module's type, or the name and shape."""
     for pattern, role in overrides.items():
         if _core.glob_match(pattern, name):

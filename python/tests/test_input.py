@@ -102,6 +102,14 @@ def test_plain_parameters_warn_and_take_roles_from_shapes():
     assert "head" in optimizer.routing_report()
 
 
+def test_plain_parameters_of_groups_that_say_more_do_not_warn(model, recwarn):
+    hidden, vectors = [model.up.weight, model.down.weight], [model.up.bias]
+    gluon.Gluon([{"params": hidden, "role": "hidden"}, {"params": vectors, "role": "vector"}])
+    gluon.Muon([{"params": hidden, "use_muon": True}, {"params": vectors, "use_muon": False}])
+    gluon.Scion([{"params": hidden, "norm": "Spectral", "scale": 50.0}, {"params": vectors, "norm": "BiasRMS"}])
+    assert not recwarn.list
+
+
 def test_a_module_gives_roles_by_type():
     class Tied(torch.nn.Module):
         def __init__(self):
