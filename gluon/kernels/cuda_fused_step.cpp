@@ -83,6 +83,7 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
     : stacks(std::move(all)) {
   GLUON_CHECK(!stacks.empty(), "FusedStep: expected at least one stack, got none");
   const c10::cuda::CUDAGuard guard(stacks[0].momentum.device());
+  refuse_capture(stacks[0].momentum.device());
   for (auto* list : {&first_matrix, &first_gradient_sum, &first_momentum_sum}) list->push_back(0);
   for (const FusedStack& stack : stacks) {
     const int64_t count = stack.momentum.size(0), size = entries(stack.momentum);

@@ -49,6 +49,10 @@ std::string why_unavailable(const at::Device& device) {
               ", the kernels need 9.0 (H100, H200)");
 }
 
+bool is_captured(const at::Device& device) {
+  return device.is_cuda() && is_capturing(at::cuda::getCurrentCUDAStream(device.index()));
+}
+
 std::optional<double> device_seconds(const std::function<void()>& work) {
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

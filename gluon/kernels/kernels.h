@@ -26,6 +26,9 @@ bool available(const at::Tensor& tensor);
 /// Why not, in a few words; empty where they are.
 std::string why_unavailable(const at::Device& device);
 
+/// Whether what is put on the device's current stream goes into a CUDA graph; false where the kernels are not built in.
+bool is_captured(const at::Device& device);
+
 /// Seconds the device spent on what `work` put on the current stream, by its own clock, waiting for the host included;
 /// nothing where the kernels are not built in.
 std::optional<double> device_seconds(const std::function<void()>& work);

@@ -8,7 +8,16 @@
 #include <span>
 #include <vector>
 
+#include "gluon/check.h"
+#include "gluon/kernels/kernels.h"
+
 namespace gluon::kernels {
+
+/// For what a CUDA graph must not hold: it would send again what lies at the values' place by then.
+inline void refuse_capture(const at::Device& device) {
+  GLUON_CHECK(!is_captured(device), "kernels: a step goes into a CUDA graph only after one like it, with ",
+              "gradients at the same addresses and the same radii and betas");
+}
 
 /// The memory does not move as long as the number of values stays: a graph may read it.
 template <typename T>
@@ -17,6 +26,7 @@ class Mirror {
   /// `like` says the device and the values' type.
   void send(std::vector<T> values, const at::TensorOptions& like) {
     if (values == host_) return;
+    refuse_capture(like.device());
     host_ = std::move(values);
     const auto size = static_cast<int64_t>(host_.size());
     if (!device_.defined() || device_.size(0) != size) device_ = at::empty({size}, like);

@@ -14,6 +14,7 @@ namespace {
 
 bool available(const at::Tensor&) { return false; }
 std::string why_unavailable(const at::Device&) { return "this build has no CUDA kernels"; }
+bool is_captured(const at::Device&) { return false; }
 std::optional<double> device_seconds(const std::function<void()>&) { return std::nullopt; }
 int64_t peak_bytes(const at::Device&) { return 0; }
 struct Graph::Captured {};

@@ -45,6 +45,16 @@ void check_multiplier(double multiplier) {
               "Optimizer: the radius multiplier must be >= 0, got ", multiplier);
 }
 
+// What a step in a graph would do again as it was, instead of as it is.
+void check_captured(const Geometry& geometry, const OptimizerOptions& options, const Momentum& momentum) {
+  bool constant = options.schedule.name() == Schedule().name() &&
+                  (!momentum.keeps_buffer() || momentum.constant_beta().has_value());
+  for (const Rule& rule : geometry.rules()) constant = constant && rule.radius->constant().has_value();
+  GLUON_CHECK(
+      constant,
+      "Optimizer: a step in a CUDA graph needs constant radii, a constant schedule and a constant beta");
+}
+
 // One flag per tensor, on the device of the first.
 at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
   const at::Device device = tensors[0].device();
@@ -136,6 +146,8 @@ void Optimizer::step() {
   const at::NoGradGuard no_grad;
   wait();
   check_layers();
+  const bool captured = kernels::is_captured(layers_.front().parameter.device());
+  if (captured) check_captured(geometry_, options_, momentum_);
   RadiusMultipliers multipliers = radius_multipliers_;
   multipliers.all *= options_.schedule.multiplier(step_);
   fused_.choose(batches_, step_, multipliers);
@@ -143,11 +155,14 @@ void Optimizer::step() {
                                    [&](const auto& observer) { return observer->watches(step_); });
   // The fused step judges its gradients itself.
   const bool alone = fused_.members().size() == batches_.size() && adamw_.entries().empty();
-  if ((watched || !alone) && !accepts_gradients()) return;
+  GLUON_CHECK(
+      !captured || (!watched && adamw_.entries().empty()),
+      "Optimizer: a step in a CUDA graph takes no observer and no layer of AdamW's, which counts its steps");
+  if (!captured && (watched || !alone) && !accepts_gradients()) return;
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
   say_path();
   for (const auto& observer : observers_) observer->before_step(step_);
-  halfway_ = true;
+  halfway_ = !captured;  // what a graph records moves nothing now
   const auto tell = [&](const BatchStep& batch) {
     for (const auto& observer : observers_) {
       if (observer->watches(step_)) observer->after_step(batch);
@@ -176,7 +191,7 @@ void Optimizer::step() {
       tell(adamw_batch(entry, blocks, step_));
     }
   }
-  ++step_;
+  if (!captured) ++step_;
   halfway_ = false;
 }
 

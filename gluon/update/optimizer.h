@@ -73,7 +73,8 @@ class Optimizer {
   /// throw later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
   ///
   /// Where all layers are moved by the kernels of a GPU, nothing here waits for it: gradients are judged on the device, a
-  /// step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws.
+  /// step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws. In a CUDA graph
+  /// of the caller's nobody is told, the gradients of other layers are not judged, and runs of the graph are not counted.
   void step();
 
   /// Waits until the last step's gradients are known to be finite; throws NonFiniteGradient otherwise, see step().
@@ -105,7 +106,6 @@ class Optimizer {
   const std::vector<Layer>& layers() const { return layers_; }
   const OptimizerOptions& options() const { return options_; }
 
-  /// Called before every step and for every batch of it, see StepObserver.
   void add_observer(std::shared_ptr<StepObserver> observer);
 
   /// A copy of everything the optimizer remembers, and its inverse. load_state() throws InputError, with nothing

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/update/presets.h"
@@ -176,6 +177,45 @@ TEST_F(Fused, ABadGradientMovesNothingAndIsReportedLater) {
       EXPECT_FALSE(layers[0].parameter.equal(kept[0]));
     }
   }
+}
+
+TEST_F(Fused, AStepInAGraphOfTheCallersMovesAsItself) {
+  const std::vector<Layer> plain = fused_layers();
+  const std::vector<Layer> captured = fused_layers();
+  Optimizer plain_optimizer(plain, presets::unscion());
+  Optimizer captured_optimizer(captured, presets::unscion());
+  for (const auto* layers : {&plain, &captured}) set_gradients(*layers, 1);
+  for (int step = 0; step < 5; ++step) plain_optimizer.step();
+  for (int step = 0; step < 2; ++step) captured_optimizer.step();
+  captured_optimizer.wait();
+  kernels::Graph graph([&] { captured_optimizer.step(); });
+  for (int step = 0; step < 3; ++step) graph.replay();
+  EXPECT_EQ(captured_optimizer.steps_taken(), 2);
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(plain[i].parameter.equal(captured[i].parameter)) << plain[i].name;
+}
+
+TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
+  const std::vector<Layer> layers = fused_layers();
+  const auto refuses = [&](const Geometry& geometry, OptimizerOptions options, bool move, const char* text) {
+    Optimizer optimizer(layers, geometry, std::move(options));
+    set_gradients(layers, 1);
+    optimizer.step();
+    optimizer.wait();
+    if (move) set_gradients(layers, 2);
+    std::string said;
+    kernels::Graph graph([&] {
+      try {
+        optimizer.step();
+      } catch (const InputError& error) {
+        said = error.what();
+      }
+    });
+    EXPECT_NE(said.find(text), std::string::npos) << said;
+  };
+  refuses(presets::unscion(), {}, true, "gradients at the same addresses");
+  refuses(presets::unscion(), {.schedule = Schedule::linear(8, 6)}, false, "a constant schedule");
+  refuses(presets::muon(), {}, false, "no layer of AdamW's");
 }
 
 TEST_F(Fused, ABadGradientIsSkippedByOption) {
