@@ -4,7 +4,7 @@ BUILD_DIR = $(if $(filter cpu cuda,$(PRESET)),build,build-$(patsubst cpu-%,%,$(P
 JOBS ?= $(shell nproc)
 
 # The Python package is part of the cpu build, for Debian's python3 and its torch; make GLUON_PYTHON=OFF goes without.
-GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),ON,OFF)
+GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),AUTO,OFF)
 PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
 PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
 
@@ -14,7 +14,7 @@ help:
 	@echo "make build | demo | test | python | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
 
 setup:
-	@scripts/setup.sh $(if $(filter ON,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
+	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
 configure: setup

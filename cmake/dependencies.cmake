@@ -1,11 +1,27 @@
 # What Gluon builds on; docs/design.md gives the reason for each.
 
-# LibTorch from the python package, when there is one and nobody said where to look.
-if((GLUON_CUDA OR GLUON_PYTHON) AND NOT CMAKE_PREFIX_PATH)
-  find_package(Python 3.8 REQUIRED COMPONENTS Interpreter)
-  execute_process(COMMAND ${Python_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
-                  OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-  list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
+# The torch of the Python package: the extension has to share its LibTorch, and a build with CUDA takes it, too.
+set(GLUON_PYTHON_ABSENT "")  # why the Python package is left out
+if(GLUON_CUDA OR GLUON_PYTHON)
+  find_package(Python 3.8 COMPONENTS Interpreter)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c
+                  "import torch; print(torch.__version__, torch.__path__[0], torch.utils.cmake_prefix_path, sep=';')"
+                  OUTPUT_VARIABLE python_torch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    list(GET python_torch 0 GLUON_PYTHON_TORCH_VERSION)
+    list(GET python_torch 1 GLUON_PYTHON_TORCH)
+    if(NOT CMAKE_PREFIX_PATH)
+      list(GET python_torch 2 CMAKE_PREFIX_PATH)
+    endif()
+  elseif(GLUON_PYTHON STREQUAL "AUTO")
+    set(GLUON_PYTHON_ABSENT "${Python_EXECUTABLE} has no torch (Debian: python3-torch)")
+    message(WARNING "The Python package is not built and its tests are skipped: ${GLUON_PYTHON_ABSENT}")
+  elseif(GLUON_PYTHON)
+    message(FATAL_ERROR "GLUON_PYTHON is ON, but ${Python_EXECUTABLE} has no torch; install it, say -DPython_EXECUTABLE=..., "
+                        "or, where pip hides it, pip install --no-build-isolation")
+  elseif(NOT CMAKE_PREFIX_PATH)
+    message(FATAL_ERROR "GLUON_CUDA is ON, but ${Python_EXECUTABLE} has no torch and CMAKE_PREFIX_PATH names no LibTorch")
+  endif()
 endif()
 
 # Kernels for Hopper: built where nvcc 12.3 or later is; without it the library says that it has none.
@@ -32,6 +48,9 @@ if(GLUON_KERNELS)
 endif()
 
 find_package(Torch 1.13 REQUIRED)
+if(GLUON_PYTHON AND TORCH_CUDA_LIBRARIES)
+  set(GLUON_CUDA ON)  # nobody has to know that the package needs a flag for what its torch has
+endif()
 if(GLUON_CUDA AND NOT TORCH_CUDA_LIBRARIES)
   message(FATAL_ERROR "GLUON_CUDA is ON, but the LibTorch at ${TORCH_INSTALL_PREFIX} has no CUDA")
 endif()

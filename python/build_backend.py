@@ -46,6 +46,8 @@ def _wheel_text():
 
 def _outside():
     """The environment without pip's isolation, which would hide torch."""
+    if "pip-build-env" not in os.environ.get("PYTHONPATH", ""):
+        return dict(os.environ)
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
 
 
