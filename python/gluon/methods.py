@@ -1,7 +1,7 @@
 """Muon and Scion with the arguments of the public ones. Here "lr" of a group is their lr: rules have radius 1 (Scion:
 the scale), and lr multiplies it."""
 
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import _core
 from .optimizer import Gluon
@@ -14,8 +14,8 @@ class Muon(Gluon):
     """Muon on hidden matrices and convolutions, AdamW on everything else, in one optimizer.
 
     Args:
-        params: as for Gluon. Groups may say ``use_muon`` as those of MuonWithAuxAdam do; their ``lr`` is then that
-            group's own.
+        params: as for Gluon. Groups may say ``use_muon`` as those of MuonWithAuxAdam do, and without it ``betas`` and
+            ``eps``; their ``lr`` is then that group's own.
         lr: of the matrices; torch's schedulers change it, and AdamW's rate with it in proportion.
         weight_decay: decoupled, of matrices; vectors and scalars do not decay.
         momentum, nesterov: as in the public Muon.
@@ -59,9 +59,12 @@ class Muon(Gluon):
         if ns_steps is not None:
             orthogonalizer = f"newton_schulz:{ns_steps}"
         geometry = _core.muon_geometry(1.0, scale, weight_decay, adamw_lr / lr)
-        norm = geometry.rules[0]["norm"]
+        params, adamw = _with_use_muon(params, geometry.rules[0]["norm"], adamw_lr)
+        for option, value in adamw.items():
+            if options.setdefault(option, value) != value:
+                raise ValueError(f"Muon: a group and {option}= disagree: {value} and {options[option]}")
         super().__init__(
-            _with_use_muon(params, norm, adamw_lr),
+            params,
             lr,
             geometry=geometry,
             momentum=f"{'nesterov' if nesterov else 'ema'}({momentum!r})",
@@ -70,22 +73,26 @@ class Muon(Gluon):
         )
 
 
-def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Parameters:
-    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says."""
+def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Parameters, Dict[str, Any]]:
+    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says; and what they say
+    about AdamW, whose betas and eps are those of the whole optimizer."""
     if not isinstance(params, (list, tuple)) or not any(isinstance(g, dict) and "use_muon" in g for g in params):
-        return params
-    groups = []
+        return params, {}
+    groups, adamw = [], {}
     for group in params:
         group = dict(group)
         if group.pop("use_muon", True):
-            group = {"norm": norm, "radius": 1.0, **group}
-        else:
-            group = {"norm": "adamw", "radius": 1.0, "lr": adamw_lr, **group}
-            for key in ("betas", "eps"):
-                if key in group:
-                    raise ValueError(f"Muon: '{key}' belongs to the whole optimizer: adamw_{key}=...")
-        groups.append(group)
-    return groups
+            groups.append({"norm": norm, "radius": 1.0, **group})
+            continue
+        for key in ("betas", "eps"):
+            if key not in group:
+                continue
+            value = group.pop(key)
+            value = tuple(value) if key == "betas" else value
+            if adamw.setdefault(f"adamw_{key}", value) != value:
+                raise ValueError(f"Muon: groups left to AdamW must have the same {key}, got {adamw[f'adamw_{key}']} and {value}")
+        groups.append({"norm": "adamw", "radius": 1.0, "lr": adamw_lr, **group})
+    return groups, adamw
 
 
 def _scion_norm(name: str, kwargs: Mapping[str, Any]) -> Optional[str]:
@@ -138,7 +145,7 @@ class Scion(Gluon):
     <BLANKLINE>
     """
 
-    _kept = Gluon._kept + ("_scion_defaults", "_unconstrained")
+    _kept = Gluon._kept + ("_momentum", "_scion_defaults", "_unconstrained")
 
     def __init__(
         self,
@@ -162,6 +169,7 @@ class Scion(Gluon):
             rules = [{key: value for key, value in rule.items() if key != "ball"} for rule in geometry.rules]
             geometry = _core.Geometry(rules, geometry.momentum)
         self._unconstrained = unconstrained
+        self._momentum = momentum
         super().__init__(params, lr, geometry=geometry, momentum=1 - momentum, **options)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -176,7 +184,7 @@ class Scion(Gluon):
         super().add_param_group(group)
 
     def _momentum_setting(self, beta: float) -> float:
-        return 1 - beta
+        return self._momentum  # not 1 - beta, which is rounded
 
     def _beta(self, setting: float) -> float:
         return 1 - setting

@@ -12,13 +12,25 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from . import _core
-from .parameters import RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, role_of
+from .parameters import RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of
 
 _STATE_KEYS = ("gluon", "state", "param_groups")
+
+# The step is one call into C++: torch.compile has nothing to trace in it. Torch's own optimizers use the same mark.
+_not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
 def _warn(sentence: str) -> None:
     warnings.warn(f"gluon: {sentence}", stacklevel=4)
+
+
+def _run_hooks(optimizer: torch.optim.Optimizer, kind: str, *arguments: Any) -> Any:
+    """The hooks that torch 2's register_*_hook() have added; torch 1.13 has none. A result replaces the argument."""
+    for hook in list(getattr(optimizer, f"_optimizer_{kind}_hooks", {}).values()):
+        result = hook(optimizer, *arguments)
+        if result is not None:
+            arguments = (result,)
+    return arguments[0] if arguments else None
 
 
 def _by_layer(tensors: Mapping[str, torch.Tensor]) -> Dict[str, Dict[str, torch.Tensor]]:
@@ -52,6 +64,8 @@ class Gluon(torch.optim.Optimizer):
         schedule: a schedule of the library, ``"linear(5000,1450)"``; multiplies with ``lr``.
         non_finite: what a NaN or Inf gradient does: ``"error"`` (nothing moves) or ``"skip"`` (the step is left out).
         adamw_betas, adamw_eps, adamw_clip: for layers that the geometry leaves to AdamW.
+        process_group: must be None. Under DistributedDataParallel every rank computes all layers; a mode in which ranks
+            share the layers among them does not exist yet.
 
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
@@ -80,7 +94,13 @@ class Gluon(torch.optim.Optimizer):
         adamw_betas: Tuple[float, float] = (0.9, 0.95),
         adamw_eps: float = 1e-8,
         adamw_clip: float = 0.0,
+        process_group: None = None,
     ) -> None:
+        if process_group is not None:
+            raise NotImplementedError(
+                f"{type(self).__name__}: layers cannot be sharded over a process group yet; without process_group every "
+                "rank computes all of them, as under DistributedDataParallel"
+            )
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
         self._base = _geometry(preset, radius, geometry)
@@ -116,6 +136,9 @@ class Gluon(torch.optim.Optimizer):
         return setting
 
     def _layers(self, joined: set) -> List[_core.Layer]:
+        for group in self.param_groups:
+            for name, parameter in zip(group["param_names"], group["params"]):
+                refuse_sharded(name, parameter)
         return [
             _core.Layer(name, parameter, role_of(name, parameter, group, self._roles, self._module_roles), index)
             for index, group in enumerate(self.param_groups)
@@ -163,11 +186,17 @@ class Gluon(torch.optim.Optimizer):
             self.param_groups.pop()
             raise
 
+    @_not_traced
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Moves all layers that have a gradient; gradients stay as they are.
 
         Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike its
-        parameter.
+        parameter. Where a GPU's kernels move all layers, a bad gradient is told by the next step() or wait().
+
+        In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted in
+        ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move. It needs
+        a step like it before the capture, gradients that stay at their addresses, constant radii, and no layer left to
+        AdamW.
         """
         loss = None
         if closure is not None:
@@ -225,22 +254,25 @@ class Gluon(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters."""
+        _run_hooks(self, "state_dict_pre")
         state = self._core.state()
         groups = [
             {**{k: v for k, v in group.items() if k not in ("params", "param_names")}, "params": group["param_names"][:]}
             for group in self.param_groups
         ]
-        return {
+        state_dict = {
             "gluon": {"version": state.version, "step": state.step},
             "state": _by_layer(state.tensors),
             "param_groups": groups,
         }
+        return _run_hooks(self, "state_dict_post", state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The inverse of state_dict(), by name: the order of parameters and groups may differ.
 
         Raises ValueError, with nothing changed, when it does not fit.
         """
+        state_dict = _run_hooks(self, "load_state_dict_pre", dict(state_dict))
         missing = [key for key in _STATE_KEYS if key not in state_dict]
         if missing:
             raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
@@ -259,6 +291,7 @@ class Gluon(torch.optim.Optimizer):
         for group, saved in zip(self.param_groups, saved_groups):
             # Norms, radii and roles are those of this optimizer; lr and the like are the saved ones.
             group.update((k, copy.deepcopy(v)) for k, v in saved.items() if k not in ("params", "role", *RULE_KEYS))
+        _run_hooks(self, "load_state_dict_post")
 
     @staticmethod
     def _saved_group(group: Mapping[str, Any], saved_groups: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

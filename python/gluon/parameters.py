@@ -71,8 +71,8 @@ def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
 
 
 def plain_name(name: str) -> str:
-    """The name as it is without torch.compile and DistributedDataParallel, which put words of their own before it."""
-    name = name.replace("_orig_mod.", "")
+    """The name without the words that torch.compile, activation checkpointing and DistributedDataParallel put in."""
+    name = name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
     return name[len("module.") :] if name.startswith("module.") else name
 
 
@@ -90,6 +90,12 @@ def group_of(entries: List[Any], start: int, warn: bool = True) -> Dict[str, Any
     if len(named) != len(entries):
         raise ValueError("parameters: some have a name and some have not")
     return {"params": [tensor for _, tensor in entries], "param_names": [plain_name(str(name)) for name, _ in entries]}
+
+
+def refuse_sharded(name: str, parameter: torch.Tensor) -> None:
+    """A DTensor holds a part of the matrix, and the LMO needs all of it."""
+    if getattr(parameter, "device_mesh", None) is not None:
+        raise ValueError(f"parameters: '{name}' is sharded over a device mesh; layers have to be whole on every rank")
 
 
 def role_of(

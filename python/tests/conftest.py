@@ -3,6 +3,16 @@ import torch
 
 torch.set_num_threads(1)
 
+TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+
+
+def needs_torch(*version: int) -> pytest.MarkDecorator:
+    said = ".".join(map(str, version))
+    return pytest.mark.skipif(TORCH < version, reason=f"needs torch {said} or later, this is {torch.__version__}")
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
 
 class Net(torch.nn.Module):
     """An embedding, two hidden matrices, a norm's vectors and a head: every rule of unscion but conv."""
@@ -21,7 +31,7 @@ class Net(torch.nn.Module):
         return self.head(self.norm(self.down(torch.relu(self.up(self.embed(tokens))))))
 
     def loss(self, step: int = 0) -> torch.Tensor:
-        tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step))
+        tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step)).to(self.up.weight.device)
         logits = self(tokens[:, :-1])
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 

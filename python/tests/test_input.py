@@ -167,6 +167,33 @@ def test_bad_muon_and_scion_arguments():
         gluon.Scion(matrix(), momentum=0)
 
 
+def test_layers_are_not_sharded(model):
+    with pytest.raises(NotImplementedError, match="cannot be sharded over a process group yet"):
+        gluon.Scion(model.named_parameters(), process_group="nccl")
+
+    class Part(torch.nn.Parameter):
+        device_mesh = "a mesh"
+
+    with pytest.raises(ValueError, match="'w' is sharded over a device mesh"):
+        gluon.Gluon([("w", Part(torch.ones(2, 2)))])
+
+
+def test_groups_of_muon_with_aux_adam(model):
+    hidden, rest = [("up", model.up.weight)], [("bias", model.up.bias)]
+    auxiliary = dict(params=rest, use_muon=False, lr=3e-4, betas=(0.8, 0.9), eps=1e-10)
+    optimizer = gluon.Muon([dict(params=hidden, use_muon=True, lr=0.02), auxiliary])
+    assert optimizer._options["adamw_betas"] == (0.8, 0.9) and optimizer._options["adamw_eps"] == 1e-10
+    other = dict(params=[("norm", model.norm.weight)], use_muon=False, betas=(0.9, 0.95))
+    with pytest.raises(ValueError, match="must have the same betas"):
+        gluon.Muon([auxiliary, other])
+    with pytest.raises(ValueError, match="a group and adamw_eps= disagree"):
+        gluon.Muon([auxiliary], adamw_eps=1e-8)
+
+
+def test_scions_momentum_is_said_as_given(model):
+    assert gluon.Scion(model.named_parameters(), momentum=0.1).param_groups[0]["momentum"] == 0.1
+
+
 def test_initial_weights_lie_on_the_sphere(model):
     optimizer = gluon.Gluon(model.named_parameters(), orthogonalizer="svd")
     optimizer.initialize(ball=2.0, seed=3)

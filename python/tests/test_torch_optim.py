@@ -7,7 +7,8 @@ import warnings
 
 import pytest
 import torch
-from conftest import Net, same_bits, train
+import torch.optim.swa_utils
+from conftest import TORCH, Net, needs_cuda, needs_torch, same_bits, train
 from torch.optim import lr_scheduler
 
 import gluon
@@ -56,6 +57,12 @@ def test_every_scheduler_drives_it(model, name):
         assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.02 * lr, rel=1e-6)
         scheduler.step(*([1.0] if name == "ReduceLROnPlateau" else []))
     assert len(seen) > 1
+
+
+def test_lr_may_be_a_tensor(model):
+    optimizer = gluon.Gluon(model.named_parameters(), lr=torch.tensor(0.5), radius={"hidden": 0.02})
+    train(model, optimizer, 1)
+    assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.01)
 
 
 def test_a_changed_momentum_is_used():
@@ -245,9 +252,13 @@ def train_part(model, optimizer):
     optimizer.step()
 
 
+def grad_scaler(device, **options):
+    return torch.amp.GradScaler(device, **options) if TORCH >= (2, 3) else torch.cuda.amp.GradScaler(**options)
+
+
 def test_a_disabled_grad_scaler_steps(model):
     optimizer = gluon.Gluon(model.named_parameters())
-    scaler = torch.cuda.amp.GradScaler(enabled=False)
+    scaler = grad_scaler("cpu", enabled=False)
     start = model.up.weight.detach().clone()
     scaler.scale(model.loss()).backward()
     scaler.unscale_(optimizer)
@@ -256,11 +267,12 @@ def test_a_disabled_grad_scaler_steps(model):
     assert not torch.equal(model.up.weight, start)
 
 
-@pytest.mark.skipif(not hasattr(getattr(torch, "amp", None), "GradScaler"), reason="this torch scales on GPUs alone")
-def test_a_grad_scaler_scales_and_skips(model):
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=needs_torch(2, 3)), pytest.param("cuda", marks=needs_cuda)])
+def test_a_grad_scaler_scales_and_skips(model, device):
+    model.to(device)
     optimizer = gluon.Gluon(model.named_parameters())
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-    plain = Net()
+    scaler = grad_scaler(device, init_scale=4.0)
+    plain = Net().to(device)
     train(plain, gluon.Gluon(plain.named_parameters()), 1)
     scaler.scale(model.loss()).backward()
     scaler.step(optimizer)
@@ -268,4 +280,30 @@ def test_a_grad_scaler_scales_and_skips(model):
     assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), plain.parameters()))
     model.up.weight.grad.fill_(float("inf"))
     scaler.step(optimizer)
-    assert optimizer.steps_taken == 1
+    scaler.update()
+    assert optimizer.steps_taken == 1 and scaler.get_scale() == 2.0
+
+
+def test_an_averaged_models_scheduler_drives_it(model):
+    optimizer = gluon.Gluon(model.named_parameters(), radius={"hidden": 0.02})
+    scheduler = torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.25, anneal_epochs=2, anneal_strategy="linear")
+    for step in range(4):
+        train(model, optimizer, 1, step)
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.02 * 0.25)
+
+
+@needs_torch(2, 3)
+def test_hooks_run_around_steps_and_states(model):
+    optimizer = gluon.Gluon(model.named_parameters())
+    seen = []
+    optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append("before"))
+    optimizer.register_step_post_hook(lambda o, args, kwargs: seen.append("after"))
+    optimizer.register_state_dict_pre_hook(lambda o: seen.append("saving"))
+    optimizer.register_state_dict_post_hook(lambda o, state: {**state, "note": 1})
+    optimizer.register_load_state_dict_pre_hook(lambda o, state: seen.append(state["note"]))
+    optimizer.register_load_state_dict_post_hook(lambda o: seen.append("loaded"))
+    train(model, optimizer, 1)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert seen == ["before", "after", "saving", 1, "loaded"]

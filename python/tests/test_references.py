@@ -1,0 +1,210 @@
+"""50 steps on a small transformer beside torch.optim.Muon and beside Muon and Scion written out plainly.
+
+Five Jordan steps in bfloat16 are coarse, and training carries their rounding on. What that amounts to is measured here:
+the distance between plain runs that orthogonalize in bfloat16 and in float32. "Within bfloat16 noise" means at most twice
+that distance, relative to the way the layers have gone, over all layers together.
+"""
+
+import math
+
+import pytest
+import torch
+from conftest import needs_cuda, needs_torch
+from torch import nn
+
+import gluon
+
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+BFLOAT16 = "bfloat16:newton_schulz:5"  # what torch.optim.Muon does
+STEPS, WORDS, LENGTH, WIDTH, HEADS = 50, 32, 16, 32, 4
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+        self.up_proj = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+        self.down_proj = nn.Linear(4 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        y = self.attention_norm(x)
+        q, k, v = (
+            part(y).unflatten(-1, (HEADS, WIDTH // HEADS)).transpose(1, 2)
+            for part in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        scores = (q @ k.transpose(-1, -2)) / math.sqrt(WIDTH // HEADS)
+        future = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).triu(1)
+        y = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        x = x + self.o_proj(y.transpose(1, 2).flatten(2))
+        return x + self.down_proj(torch.relu(self.up_proj(self.mlp_norm(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed_tokens = nn.Embedding(WORDS, WIDTH)
+        self.layers = nn.ModuleList([Block(), Block()])
+        self.norm = nn.LayerNorm(WIDTH)
+        self.lm_head = nn.Linear(WIDTH, WORDS, bias=False)
+
+    def loss(self, step):
+        generator = torch.Generator().manual_seed(step)
+        starts, strides = torch.randint(0, WORDS, (8, 1), generator=generator), torch.randint(1, 4, (8, 1), generator=generator)
+        tokens = ((starts + strides * torch.arange(LENGTH + 1)) % WORDS).to(self.norm.weight.device)
+        x = self.embed_tokens(tokens[:, :-1])
+        for layer in self.layers:
+            x = layer(x)
+        return nn.functional.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), tokens[:, 1:].flatten())
+
+    def is_hidden(self, name):
+        return name.endswith("_proj.weight")
+
+
+def jordan(g, dtype):
+    x = g.to(dtype)
+    x = x.T if g.size(0) > g.size(1) else x
+    x = x / x.norm()
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return (x.T if g.size(0) > g.size(1) else x).to(g.dtype)
+
+
+def exact(g, dtype):
+    """Without the singular values that are rounding of zero: a gradient behind a LayerNorm has one."""
+    u, s, v = torch.linalg.svd(g, full_matrices=False)
+    return u * (s > max(g.shape) * torch.finfo(g.dtype).eps * s[0]) @ v
+
+
+class PlainMuon:
+    def __init__(self, parameters, lr, momentum, weight_decay, dtype):
+        self.lr, self.momentum, self.weight_decay, self.dtype = lr, momentum, weight_decay, dtype
+        self.buffers = {parameter: torch.zeros_like(parameter) for parameter in parameters}
+
+    @torch.no_grad()
+    def step(self):
+        for x, buffer in self.buffers.items():
+            buffer.lerp_(x.grad, 1 - self.momentum)
+            ahead = x.grad.lerp(buffer, self.momentum)
+            x.mul_(1 - self.lr * self.weight_decay)
+            x.sub_(jordan(ahead, self.dtype), alpha=self.lr * math.sqrt(max(1, x.size(0) / x.size(1))))
+
+
+class PlainScion:
+    def __init__(self, groups, lr, momentum, dtype, polar):
+        self.groups, self.lr, self.momentum, self.dtype, self.polar = groups, lr, momentum, dtype, polar
+        self.buffers = {x: torch.zeros_like(x) for group in groups for _, x in group["params"]}
+
+    def direction(self, norm, m):
+        if norm == "Spectral":
+            return math.sqrt(m.size(0) / m.size(1)) * self.polar(m, self.dtype)
+        return m.sign() / m.size(1) if norm == "Sign" else m / m.square().mean().sqrt()
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.groups:
+            for _, x in group["params"]:
+                buffer = self.buffers[x].mul_(1 - self.momentum).add_(x.grad, alpha=self.momentum)
+                x.mul_(1 - self.lr).sub_(self.direction(group["norm"], buffer), alpha=self.lr * group["scale"])
+
+
+def trained(device, make, dtype=torch.float32):
+    """The parameters after 50 steps of the optimizers that make(model) gives."""
+    model = Transformer().to(device, dtype)
+    optimizers = make(model)
+    for step in range(STEPS):
+        for parameter in model.parameters():
+            parameter.grad = None
+        model.loss(step).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert model.loss(STEPS).item() < 0.8 * math.log(WORDS)
+    return dict(model.named_parameters())
+
+
+def distance(a, b):
+    """|a - b| over |a - start|, all layers together."""
+    start = dict(Transformer().named_parameters())
+    difference = sum((a[name] - b[name]).square().sum().item() for name in start)
+    return math.sqrt(difference / sum((a[name].cpu() - start[name]).square().sum().item() for name in start))
+
+
+MUON = dict(lr=0.02, momentum=0.95, weight_decay=0.1)
+ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
+
+
+def beside_adamw(model, make_muon):
+    hidden = [p for name, p in model.named_parameters() if model.is_hidden(name)]
+    rest = [p for name, p in model.named_parameters() if not model.is_hidden(name)]
+    return [make_muon(hidden), torch.optim.AdamW(rest, **ADAMW)]
+
+
+def plain_muon(device, dtype):
+    return trained(device, lambda model: beside_adamw(model, lambda hidden: PlainMuon(hidden, dtype=dtype, **MUON)))
+
+
+def our_muon(device, orthogonalizer):
+    return trained(
+        device,
+        lambda model: [gluon.Muon(model.named_parameters(), adamw_lr=ADAMW["lr"], orthogonalizer=orthogonalizer, **MUON)],
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_muon_is_plain_muon_within_bfloat16_noise(device):
+    half, single = plain_muon(device, torch.bfloat16), plain_muon(device, torch.float32)
+    noise = distance(single, half)
+    assert 1e-4 < noise < 0.1
+    assert distance(half, our_muon(device, BFLOAT16)) < 2 * noise
+    assert distance(single, our_muon(device, "float32:newton_schulz:5")) < noise
+    # Another orthogonalizer is another method, and the noise is small enough to tell.
+    assert distance(half, our_muon(device, "svd")) > 2 * noise
+
+
+@needs_torch(2, 9)
+@pytest.mark.parametrize("device", DEVICES)
+def test_muon_is_torchs_muon_within_bfloat16_noise(device):
+    def make_torchs(hidden):
+        return torch.optim.Muon(hidden, nesterov=True, ns_steps=5, adjust_lr_fn="original", **MUON)
+
+    torchs = trained(device, lambda model: beside_adamw(model, make_torchs))
+    noise = distance(plain_muon(device, torch.float32), torchs)
+    assert 1e-4 < noise < 0.1
+    assert distance(torchs, our_muon(device, BFLOAT16)) < 2 * noise
+
+
+SCION = dict(lr=1e-3, momentum=0.1)
+
+
+def scion_groups(model):
+    named = list(model.named_parameters())
+    return [
+        {"params": [(n, p) for n, p in named if model.is_hidden(n)], "norm": "Spectral", "scale": 10.0},
+        {"params": [(n, p) for n, p in named if n.startswith(("embed", "lm_head"))], "norm": "Sign", "scale": 100.0},
+        {"params": [(n, p) for n, p in named if p.dim() == 1], "norm": "BiasRMS", "scale": 5.0},
+    ]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_scion_is_plain_scion_within_bfloat16_noise(device):
+    def plain(dtype):
+        return trained(device, lambda model: [PlainScion(scion_groups(model), dtype=dtype, polar=jordan, **SCION)])
+
+    def ours(orthogonalizer):
+        return trained(device, lambda model: [gluon.Scion(scion_groups(model), orthogonalizer=orthogonalizer, **SCION)])
+
+    half, single = plain(torch.bfloat16), plain(torch.float32)
+    noise = distance(single, half)
+    assert 1e-4 < noise < 0.1
+    assert distance(half, ours(BFLOAT16)) < 2 * noise
+    assert distance(half, ours("svd")) > 2 * noise
+
+
+def test_scion_is_plain_scion_in_float64():
+    def run(make):
+        return trained("cpu", lambda model: [make(scion_groups(model))], torch.float64)
+
+    plain = run(lambda groups: PlainScion(groups, dtype=None, polar=exact, **SCION))
+    assert distance(plain, run(lambda groups: gluon.Scion(groups, orthogonalizer="svd", **SCION))) < 1e-9

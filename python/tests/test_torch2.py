@@ -1,0 +1,146 @@
+"""What torch 2 and a GPU add: compiled models, CUDA graphs, the fused step behind the Python class."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from conftest import Net, needs_cuda, needs_torch, train
+
+import gluon
+
+
+def kernels_run():
+    """The fused step's kernels are for compute capability 9.0 alone."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+
+
+needs_kernels = pytest.mark.skipif(not kernels_run(), reason="no GPU of compute capability 9.0 (H100, H200)")
+BACKENDS = ["aot_eager", pytest.param("inductor", marks=needs_cuda)]
+
+
+@needs_torch(2, 1)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_model_trains_as_the_plain_one(backend):
+    device = "cuda" if backend == "inductor" else "cpu"
+    plain, model = Net().to(device), Net().to(device)
+    compiled = torch.compile(model, backend=backend)
+    one, two = gluon.Gluon(plain.named_parameters()), gluon.Gluon(compiled.named_parameters())
+    for step in range(5):
+        one.zero_grad()
+        plain.loss(step).backward()
+        one.step()
+        two.zero_grad()
+        tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step)).to(device)
+        torch.nn.functional.cross_entropy(compiled(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        two.step()
+    for (name, a), b in zip(plain.named_parameters(), model.parameters()):
+        assert torch.allclose(a, b, atol=1e-3), name
+    # A state goes from one to the other: the names are the same.
+    one.load_state_dict(two.state_dict())
+    assert gluon.Gluon(compiled).routing_report() == gluon.Gluon(plain).routing_report()
+
+
+@needs_torch(2, 1)
+def test_a_step_inside_a_compiled_function(model):
+    plain = copy.deepcopy(model)
+    train(plain, gluon.Gluon(plain.named_parameters()), 3)
+    optimizer = gluon.Gluon(model.named_parameters())
+
+    @torch.compile(backend="eager")
+    def update():
+        optimizer.step()
+
+    for step in range(3):
+        optimizer.zero_grad()
+        model.loss(step).backward()
+        update()
+    assert optimizer.steps_taken == 3
+    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), plain.parameters()))
+
+
+@needs_cuda
+@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw"])
+def test_a_gpu_trains_as_the_cpu(preset):
+    cpu = Net(dtype=torch.float64)
+    gpu = copy.deepcopy(cpu).cuda()
+    train(cpu, gluon.Gluon(cpu.named_parameters(), preset=preset), 5)
+    train(gpu, gluon.Gluon(gpu.named_parameters(), preset=preset), 5)
+    assert all(torch.allclose(p, q.cpu(), atol=5e-4) for p, q in zip(cpu.parameters(), gpu.parameters()))
+
+
+def hidden_layers(seed=0):
+    """Layers that the fused step takes: float32, columns divisible by 8."""
+    torch.manual_seed(seed)
+    shapes = [(128, 128), (128, 128), (512, 128), (128, 512)]
+    layers = [(f"layers.{i}.weight", torch.nn.Parameter(torch.randn(shape, device="cuda"))) for i, shape in enumerate(shapes)]
+    for _, parameter in layers:
+        parameter.grad = torch.randn_like(parameter)
+    return layers
+
+
+@needs_kernels
+def test_hidden_layers_take_the_kernels():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a slower path would say so
+        optimizer = gluon.Muon(hidden_layers())
+        for _ in range(3):
+            optimizer.step()
+        optimizer.wait()
+    with pytest.warns(UserWarning, match="do not fit the GPU's fused step"):
+        gluon.Muon(hidden_layers(), ns_steps=5).step()
+
+
+@needs_kernels
+def test_a_bad_gradient_is_told_by_wait():
+    layers = hidden_layers()
+    optimizer = gluon.Gluon(layers)
+    start = [parameter.detach().clone() for _, parameter in layers]
+    layers[2][1].grad[0, 0] = float("nan")
+    optimizer.step()
+    with pytest.raises(gluon.NonFiniteGradient, match="layer 'layers.2.weight'"):
+        optimizer.wait()
+    assert all(torch.equal(parameter, x) for (_, parameter), x in zip(layers, start))
+
+
+@needs_torch(2, 0)
+@needs_kernels
+@pytest.mark.parametrize("with_vector", [False, True])
+def test_a_captured_step_moves_as_itself(with_vector):
+    def made():
+        layers = hidden_layers()
+        if with_vector:  # not of the fused step
+            layers.append(("norm.weight", torch.nn.Parameter(torch.ones(128, device="cuda"))))
+            layers[-1][1].grad = torch.linspace(-1, 1, 128, device="cuda")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer = gluon.Gluon(layers, lr=0.5)
+            for _ in range(2):
+                optimizer.step()
+            optimizer.wait()
+        return layers, optimizer
+
+    (plain, one), (captured, two) = made(), made()
+    for _ in range(3):
+        one.step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        two.step()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert two.steps_taken == 2
+    for (name, a), (_, b) in zip(plain, captured):
+        assert torch.equal(a, b), name
+
+
+@needs_torch(2, 0)
+@needs_kernels
+def test_a_capture_that_could_not_be_repeated_is_refused():
+    layers = hidden_layers()
+    optimizer = gluon.Gluon(layers, schedule="linear(100,50)")
+    optimizer.step()
+    optimizer.wait()
+    with pytest.raises(ValueError, match="needs constant radii, a constant schedule"):
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            optimizer.step()
