@@ -11,7 +11,7 @@ PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind1
 .PHONY: help setup configure build demo test python bench bench-eager format clean
 
 help:
-	@echo "make build | demo | test | python | bench | bench-eager | format | clean      (PRESET=cpu | cpu-debug | asan | cuda)"
+	@echo "make build | demo | test | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
 
 setup:
 	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))

@@ -17,10 +17,11 @@ if(GLUON_CUDA OR GLUON_PYTHON)
     set(GLUON_PYTHON_ABSENT "${Python_EXECUTABLE} has no torch (Debian: python3-torch)")
     message(WARNING "The Python package is not built and its tests are skipped: ${GLUON_PYTHON_ABSENT}")
   elseif(GLUON_PYTHON)
-    message(FATAL_ERROR "GLUON_PYTHON is ON, but ${Python_EXECUTABLE} has no torch; install it, say -DPython_EXECUTABLE=..., "
-                        "or, where pip hides it, pip install --no-build-isolation")
+    message(FATAL_ERROR "GLUON_PYTHON is ON, but ${Python_EXECUTABLE} has no torch; install it, "
+                        "say -DPython_EXECUTABLE=..., or, where pip hides it, pip install --no-build-isolation")
   elseif(NOT CMAKE_PREFIX_PATH)
-    message(FATAL_ERROR "GLUON_CUDA is ON, but ${Python_EXECUTABLE} has no torch and CMAKE_PREFIX_PATH names no LibTorch")
+    message(FATAL_ERROR "GLUON_CUDA is ON, but ${Python_EXECUTABLE} has no torch, "
+                        "and CMAKE_PREFIX_PATH names no LibTorch")
   endif()
 endif()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a Hopper GPU: builds, tests, looks for races and bad accesses, times.
 #
-#   scripts/gpu_check.sh [build|test|sanitize|bench|peers]...      all of them without an argument
+#   scripts/gpu_check.sh [build|test|sanitize|bench|peers|python]...      all of them without an argument
 #
 # Installs nothing: LibTorch comes from the Python package torch, see README.md.
 set -euo pipefail
@@ -42,7 +42,18 @@ bench() {
 
 peers() { python3 benchmarks/gpu_peers.py; }
 
-for part in "${@:-build test sanitize bench peers}"; do
+# The package with the kernels, for the interpreter that has torch: tests, and the step beside torch.optim.Muon's.
+python() {
+  python3 -c 'import pytest' 2> /dev/null || { echo "gpu_check: python3 has no pytest" >&2; return 1; }
+  cmake --preset cuda --log-level=WARNING -DGLUON_PYTHON=ON -DPython_EXECUTABLE="$(command -v python3)" > /dev/null
+  ninja -C build gluon_python gluon_python_parity > build/python.log || { tail -n 40 build/python.log; return 1; }
+  export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+  GLUON_PARITY_PROGRAM=$PWD/build/python/gluon_python_parity python3 -m pytest -q -rs -p no:cacheprovider python/tests
+  python3 python/tests/run_doctests.py
+  python3 benchmarks/python_step.py --at-least 10
+}
+
+for part in "${@:-build test sanitize bench peers python}"; do
   for one in $part; do
     echo "== $one"
     $one

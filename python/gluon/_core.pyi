@@ -145,7 +145,11 @@ class TrajectoryFit:
     def radii(self) -> List[GroupRadius]: ...
 
 def fit_smoothness(
-    smoothness: Sequence[float], gradient: Sequence[float], hinge: float = 5.0, l0_zero: bool = False, skip_first: int = 0
+    smoothness: Sequence[float],
+    gradient: Sequence[float],
+    hinge: float = 5.0,
+    l0_zero: bool = False,
+    skip_first: int = 0,
 ) -> Fit: ...
 def fit_trajectory(
     trajectory: Trajectory, hinge: float = 5.0, l0_zero: bool = False, skip_first: int = 0

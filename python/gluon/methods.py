@@ -58,7 +58,8 @@ class Muon(Gluon):
             raise ValueError("Muon: ns_steps and orthogonalizer exclude each other")
         if ns_steps is not None:
             orthogonalizer = f"newton_schulz:{ns_steps}"
-        geometry = _core.muon_geometry(1.0, scale, weight_decay, adamw_lr / lr)
+        # 3e-4 / 0.02 is 0.015, not 0.014999999999999998.
+        geometry = _core.muon_geometry(1.0, scale, weight_decay, float(f"{adamw_lr / lr:.15g}"))
         params, adamw = _with_use_muon(params, geometry.rules[0]["norm"], adamw_lr)
         for option, value in adamw.items():
             if options.setdefault(option, value) != value:
@@ -74,8 +75,8 @@ class Muon(Gluon):
 
 
 def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Parameters, Dict[str, Any]]:
-    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says; and what they say
-    about AdamW, whose betas and eps are those of the whole optimizer."""
+    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says; and what they
+    say about AdamW, whose betas and eps are those of the whole optimizer."""
     if not isinstance(params, (list, tuple)) or not any(isinstance(g, dict) and "use_muon" in g for g in params):
         return params, {}
     groups, adamw = [], {}
@@ -89,8 +90,9 @@ def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Para
                 continue
             value = group.pop(key)
             value = tuple(value) if key == "betas" else value
-            if adamw.setdefault(f"adamw_{key}", value) != value:
-                raise ValueError(f"Muon: groups left to AdamW must have the same {key}, got {adamw[f'adamw_{key}']} and {value}")
+            first = adamw.setdefault(f"adamw_{key}", value)
+            if first != value:
+                raise ValueError(f"Muon: groups left to AdamW must have the same {key}, got {first} and {value}")
         groups.append({"norm": "adamw", "radius": 1.0, "lr": adamw_lr, **group})
     return groups, adamw
 

@@ -12,7 +12,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from . import _core
-from .parameters import RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of
+from .parameters import (
+    RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of,
+)  # fmt: skip
 
 _STATE_KEYS = ("gluon", "state", "param_groups")
 
@@ -98,8 +100,8 @@ class Gluon(torch.optim.Optimizer):
     ) -> None:
         if process_group is not None:
             raise NotImplementedError(
-                f"{type(self).__name__}: layers cannot be sharded over a process group yet; without process_group every "
-                "rank computes all of them, as under DistributedDataParallel"
+                f"{type(self).__name__}: layers cannot be sharded over a process group yet; without process_group "
+                "every rank computes all of them, as under DistributedDataParallel"
             )
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
@@ -190,13 +192,13 @@ class Gluon(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Moves all layers that have a gradient; gradients stay as they are.
 
-        Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike its
-        parameter. Where a GPU's kernels move all layers, a bad gradient is told by the next step() or wait().
+        Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike
+        its parameter. Where a GPU's kernels move all layers, a bad gradient is told by the next step() or wait().
 
-        In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted in
-        ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move. It needs
-        a step like it before the capture, gradients that stay at their addresses, constant radii, and no layer left to
-        AdamW.
+        In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted
+        in ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move.
+        It needs a step like it before the capture, gradients that stay at their addresses, constant radii, and no layer
+        left to AdamW.
         """
         loss = None
         if closure is not None:
@@ -256,10 +258,9 @@ class Gluon(torch.optim.Optimizer):
         """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters."""
         _run_hooks(self, "state_dict_pre")
         state = self._core.state()
-        groups = [
-            {**{k: v for k, v in group.items() if k not in ("params", "param_names")}, "params": group["param_names"][:]}
-            for group in self.param_groups
-        ]
+        groups = [dict(group, params=group["param_names"][:]) for group in self.param_groups]
+        for group in groups:
+            del group["param_names"]
         state_dict = {
             "gluon": {"version": state.version, "step": state.step},
             "state": _by_layer(state.tensors),

@@ -99,7 +99,11 @@ def refuse_sharded(name: str, parameter: torch.Tensor) -> None:
 
 
 def role_of(
-    name: str, parameter: torch.Tensor, group: Mapping[str, Any], overrides: Mapping[str, str], by_module: Mapping[str, str]
+    name: str,
+    parameter: torch.Tensor,
+    group: Mapping[str, Any],
+    overrides: Mapping[str, str],
+    by_module: Mapping[str, str],
 ) -> str:
     """By an override (glob -> role), the group, the module's type, or the name and shape."""
     for pattern, role in overrides.items():

@@ -19,8 +19,8 @@ class SmoothnessRecorder:
         every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
         mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
             ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
-            curvature without noise. It needs help: when ``needs_reference()`` says so, compute the gradients of the NEXT
-            batch, call ``take_reference()``, and compute this step's gradients again before ``optimizer.step()``.
+            curvature without noise. It needs help: when ``needs_reference()`` says so, compute the gradients of the
+            NEXT batch, call ``take_reference()``, and compute this step's gradients again before ``optimizer.step()``.
         dual: of spectral norms: ``"exact"``, an orthogonalizer, or ``"auto"`` (exact on the CPU).
         geometry: the norms that measure; the optimizer's own, and unscion's for layers left to AdamW.
 
@@ -92,8 +92,8 @@ def fit(
     """L0 and L1 of Lhat ~ L0 + L1 |g|*, exactly.
 
     `samples` is a recorder, a trajectory, a run folder, smoothness.csv or a log of the paper's authors: each layer is
-    fitted, and ``.radii()`` of the result says how far theorem 1 would move each group. Or two sequences, smoothness and
-    gradient, for one fit. `hinge` (lambda) weighs samples above the line.
+    fitted, and ``.radii()`` of the result says how far theorem 1 would move each group. Or two sequences, smoothness
+    and gradient, for one fit. `hinge` (lambda) weighs samples above the line.
 
     >>> import gluon
     >>> gluon.fit([3.0, 5.0, 7.0], [1.0, 2.0, 3.0])

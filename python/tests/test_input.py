@@ -48,8 +48,9 @@ def test_bad_parameters():
         gluon.Gluon([("a", p), torch.nn.Parameter(torch.ones(1))])
     with pytest.raises(ValueError, match="two layers are called 'a'"):
         gluon.Gluon([("a", p), ("a", torch.nn.Parameter(torch.ones(2)))])
-    with pytest.warns(UserWarning, match="duplicate parameters"), pytest.raises(ValueError, match="share one parameter"):
-        gluon.Gluon([("a", p), ("b", p)])
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        with pytest.raises(ValueError, match="share one parameter"):
+            gluon.Gluon([("a", p), ("b", p)])
     with pytest.raises(ValueError, match="must be a dense floating point tensor"):
         gluon.Gluon([("c", torch.nn.Parameter(torch.ones(2, 2, dtype=torch.complex64)))])
     with pytest.raises(ValueError, match="expected at least one layer"):
@@ -144,7 +145,8 @@ def test_rules_come_before_the_preset(model):
 
 def test_fused_projections_are_split(model):
     weight = torch.nn.Parameter(torch.randn(12, 4))
-    optimizer = gluon.Gluon([("qkv.weight", weight)], geometry=[{"norm": "spectral(svd)", "radius": 0.1, "split": "qkv"}])
+    rule = {"norm": "spectral(svd)", "radius": 0.1, "split": "qkv"}
+    optimizer = gluon.Gluon([("qkv.weight", weight)], geometry=[rule])
     weight.grad = torch.randn(12, 4)
     start = weight.detach().clone()
     optimizer.step()

@@ -9,7 +9,10 @@ from conftest import Net, same_bits, train
 import gluon
 
 
-@pytest.mark.parametrize("name", ["spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)"])
+NORMS = ["spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)"]
+
+
+@pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("shape", [(4, 6), (3, 4, 6), (5,), (4, 2, 3, 3)])
 def test_the_lmo_reaches_the_dual_norm(name, shape):
     g = torch.randn(shape, dtype=torch.float64)
@@ -123,7 +126,8 @@ def test_theory():
     assert guarantee.iterations(0.1) == math.ceil(2 * 3 * 3 / 0.01 + 2 * 3 * 1 / 0.1)
     assert guarantee.bound(guarantee.iterations(0.1)) <= 0.1
     assert gluon.theory.theorem1_radius(1.0, 2.0, 4.0) == pytest.approx(4 / 9)
-    assert gluon.theory.theorem2(1.0, 1.0, 1.0, zeta=0.5).iterations(0.1) > gluon.theory.theorem1(1.0, 1.0, 1.0).iterations(0.1)
+    noisy, exact = gluon.theory.theorem2(1.0, 1.0, 1.0, zeta=0.5), gluon.theory.theorem1(1.0, 1.0, 1.0)
+    assert noisy.iterations(0.1) > exact.iterations(0.1)
     assert gluon.theory.theorem3_beta(3) == 0.5
     assert gluon.theory.theorem3(1.0, 0.0, 1.0, sigma=1.0, t=[0.1]).momentum == "theorem3"
     assert len(gluon.theory.prior_rates(1.0, 0.0, 1.0, precision=0.1)) == 4

@@ -1,8 +1,8 @@
 """50 steps on a small transformer beside torch.optim.Muon and beside Muon and Scion written out plainly.
 
 Five Jordan steps in bfloat16 are coarse, and training carries their rounding on. What that amounts to is measured here:
-the distance between plain runs that orthogonalize in bfloat16 and in float32. "Within bfloat16 noise" means at most twice
-that distance, relative to the way the layers have gone, over all layers together.
+the distance between plain runs that orthogonalize in bfloat16 and in float32. "Within bfloat16 noise" means at most
+twice that distance, relative to the way the layers have gone, over all layers together.
 """
 
 import math
@@ -51,7 +51,8 @@ class Transformer(nn.Module):
 
     def loss(self, step):
         generator = torch.Generator().manual_seed(step)
-        starts, strides = torch.randint(0, WORDS, (8, 1), generator=generator), torch.randint(1, 4, (8, 1), generator=generator)
+        starts = torch.randint(0, WORDS, (8, 1), generator=generator)
+        strides = torch.randint(1, 4, (8, 1), generator=generator)
         tokens = ((starts + strides * torch.arange(LENGTH + 1)) % WORDS).to(self.norm.weight.device)
         x = self.embed_tokens(tokens[:, :-1])
         for layer in self.layers:
@@ -146,10 +147,8 @@ def plain_muon(device, dtype):
 
 
 def our_muon(device, orthogonalizer):
-    return trained(
-        device,
-        lambda model: [gluon.Muon(model.named_parameters(), adamw_lr=ADAMW["lr"], orthogonalizer=orthogonalizer, **MUON)],
-    )
+    options = dict(MUON, adamw_lr=ADAMW["lr"], orthogonalizer=orthogonalizer)
+    return trained(device, lambda model: [gluon.Muon(model.named_parameters(), **options)])
 
 
 @pytest.mark.parametrize("device", DEVICES)

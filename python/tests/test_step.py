@@ -62,9 +62,8 @@ def test_muon_takes_the_public_arguments(nesterov, adjust, scale):
     weight = torch.nn.Parameter(gradients((9, 4), 1)[0])
     grads = gradients((9, 4), 4)[1:]
     expected = public_muon(weight, grads, 0.05, 0.7, 0.1, nesterov, scale)
-    optimizer = gluon.Muon(
-        [("w", weight)], lr=0.05, weight_decay=0.1, momentum=0.7, nesterov=nesterov, adjust_lr_fn=adjust, orthogonalizer="svd"
-    )
+    options = dict(lr=0.05, weight_decay=0.1, momentum=0.7, nesterov=nesterov, adjust_lr_fn=adjust)
+    optimizer = gluon.Muon([("w", weight)], orthogonalizer="svd", **options)
     for g in grads:
         weight.grad = g
         optimizer.step()
@@ -127,7 +126,10 @@ def test_scion_takes_the_public_arguments(unconstrained):
     assert torch.allclose(head, expected[1], atol=1e-12)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"normalized": True}, {"transpose": True}, {"normalized": False, "transpose": True}])
+NORM_KWARGS = [{}, {"normalized": True}, {"transpose": True}, {"normalized": False, "transpose": True}]
+
+
+@pytest.mark.parametrize("kwargs", NORM_KWARGS)
 @pytest.mark.parametrize("norm", ["ColNorm", "RowNorm"])
 def test_scions_row_and_column_norms(norm, kwargs):
     weight = torch.nn.Parameter(torch.zeros(3, 5, dtype=torch.float64))
@@ -145,7 +147,10 @@ def test_scions_row_and_column_norms(norm, kwargs):
     assert torch.allclose(weight, -(x.T if kwargs.get("transpose") else x), atol=1e-12)
 
 
-@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw"])
+PRESETS = ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_descends_and_leaves_gradients_alone(preset):
     model = Net()
     optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.1 if preset == "deterministic_gluon" else 1)

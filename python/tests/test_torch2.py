@@ -73,9 +73,11 @@ def hidden_layers(seed=0):
     """Layers that the fused step takes: float32, columns divisible by 8."""
     torch.manual_seed(seed)
     shapes = [(128, 128), (128, 128), (512, 128), (128, 512)]
-    layers = [(f"layers.{i}.weight", torch.nn.Parameter(torch.randn(shape, device="cuda"))) for i, shape in enumerate(shapes)]
-    for _, parameter in layers:
+    layers = []
+    for i, shape in enumerate(shapes):
+        parameter = torch.nn.Parameter(torch.randn(shape, device="cuda"))
         parameter.grad = torch.randn_like(parameter)
+        layers.append((f"layers.{i}.weight", parameter))
     return layers
 
 

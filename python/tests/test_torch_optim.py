@@ -267,7 +267,10 @@ def test_a_disabled_grad_scaler_steps(model):
     assert not torch.equal(model.up.weight, start)
 
 
-@pytest.mark.parametrize("device", [pytest.param("cpu", marks=needs_torch(2, 3)), pytest.param("cuda", marks=needs_cuda)])
+DEVICES = [pytest.param("cpu", marks=needs_torch(2, 3)), pytest.param("cuda", marks=needs_cuda)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_grad_scaler_scales_and_skips(model, device):
     model.to(device)
     optimizer = gluon.Gluon(model.named_parameters())

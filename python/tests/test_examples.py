@@ -1,0 +1,68 @@
+"""examples/python/ run as people start them, a few steps each, and learn something."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import torch
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
+
+
+def output_of(script, *arguments):
+    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def losses(text):
+    return [float(loss) for loss in re.findall(r"loss ([0-9.]+)", text)]
+
+
+def test_train_gpt(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("all work and no play makes jack a dull boy. " * 50)
+    said = output_of("train_gpt.py", text, "--steps", 8, "--device", "cpu")
+    assert "split qkv" in said
+    first, *_, last = losses(said)
+    assert last < first - 1
+
+
+def test_train_gpt_reads_the_projects_sources():
+    assert losses(output_of("train_gpt.py", "--steps", 1, "--device", "cpu"))[0] > 4
+
+
+def fake_cifar(folder, images):
+    """Every class is a gray of its own, under noise."""
+    generator = torch.Generator().manual_seed(0)
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        labels = torch.arange(images) % 10
+        noise = torch.randint(-10, 11, (images, 3072), generator=generator)
+        rows = torch.cat([labels[:, None], (20 + 24 * labels[:, None] + noise)], 1).to(torch.uint8)
+        (folder / name).write_bytes(rows.numpy().tobytes())
+
+
+def test_train_cifar(tmp_path):
+    fake_cifar(tmp_path, 200)
+    said = output_of("train_cifar.py", tmp_path, "--epochs", 3, "--batch", 20, "--device", "cpu")
+    assert "conv" in said and "head" in said
+    first, *_, last = losses(said)
+    assert last < first
+    assert float(re.findall(r"test ([0-9.]+) %", said)[-1]) > 30
+
+
+def test_train_cifar_says_what_is_missing(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "train_cifar.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "no data_batch_*.bin or data_batch_*.bin.xz" in done.stderr
+
+
+def test_transformers_names():
+    said = output_of("transformers_names.py")
+    first = said.split("\n\n")[0].splitlines()
+    counts = {line.split()[0]: int(line.split()[-2]) for line in first[1:]}
+    assert counts == {"hidden": 14, "embedding": 1, "head": 1, "*": 10}
+    assert losses(said)[-1] < 0.5 * losses(said)[0]
