@@ -6,9 +6,14 @@ import re
 import subprocess
 import sys
 
+import pytest
 import torch
+from conftest import TORCH, Net
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
+import gluon
+
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "python"
 
 
 def output_of(script, *arguments):
@@ -66,3 +71,53 @@ def test_transformers_names():
     counts = {line.split()[0]: int(line.split()[-2]) for line in first[1:]}
     assert counts == {"hidden": 14, "embedding": 1, "head": 1, "*": 10}
     assert losses(said)[-1] < 0.5 * losses(said)[0]
+
+
+def python_blocks(path):
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(11, 6)
+        self.blocks = torch.nn.Sequential(torch.nn.Linear(6, 12, bias=False), torch.nn.Linear(12, 6, bias=False))
+        self.lm_head = torch.nn.Linear(6, 11, bias=False)
+
+
+class Scion(gluon.Scion):
+    def init(self):
+        self.initialize()
+
+
+MIGRATION = python_blocks(ROOT / "docs" / "migration.md")
+
+
+@pytest.mark.parametrize("index", range(len(MIGRATION)))
+def test_the_migration_guide(index):
+    """What it says to write, and, with our classes under the old names, what was written before."""
+    code = MIGRATION[index]
+    if "torch.optim.Muon" in code and TORCH < (2, 9):
+        pytest.skip(f"torch.optim.Muon needs torch 2.9, this is {torch.__version__}")
+    model = Small()
+    names = {"torch": torch, "gluon": gluon, "model": model, "MuonWithAuxAdam": gluon.Muon, "Scion": Scion}
+    exec(code, names)
+    if "optimizer" not in names:
+        return
+    start = model.blocks[0].weight.detach().clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    names["optimizer"].step()
+    assert not torch.equal(model.blocks[0].weight, start)
+    report = names["optimizer"].routing_report()
+    assert "spectral" in report and ("adamw" in report) == ("Muon" in code)
+
+
+def test_the_readme(tmp_path, monkeypatch):
+    (code,) = python_blocks(ROOT / "README.md")
+    monkeypatch.chdir(tmp_path)
+    model = Net()
+    first = model.loss(0).item()
+    exec(code, {"torch": torch, "model": model, "loader": range(3), "loss": lambda model, batch: model.loss(0)})
+    assert model.loss(0).item() < first
+    assert torch.load(tmp_path / "optimizer.pt")["gluon"]["step"] == 3
