@@ -334,7 +334,7 @@ void FusedStep::run(std::span<const Inputs> inputs) {
   device.judgement = static_cast<unsigned>(device.reported() >> 32) + 1;
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
   const bool captured = is_capturing(stream);
-  if (!captured && device.runs == 1) device.capture();
+  if (!captured && device.runs > 0 && device.graph == nullptr) device.capture();
   if (!captured && device.graph != nullptr) {
     check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");
   } else {
