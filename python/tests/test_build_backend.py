@@ -1,0 +1,49 @@
+"""What pip reads from the build backend: metadata and wheels. The build itself is make python's."""
+
+import base64
+import csv
+import hashlib
+import importlib.util
+import pathlib
+import zipfile
+
+import pytest
+
+import gluon
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def backend():
+    spec = importlib.util.spec_from_file_location("build_backend", ROOT / "python" / "build_backend.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_metadata_has_the_librarys_version(backend, tmp_path):
+    name = backend.prepare_metadata_for_build_wheel(str(tmp_path))
+    assert name == f"gluon_lmo-{gluon.__version__}.dist-info"
+    assert f"\nVersion: {gluon.__version__}\n" in (tmp_path / name / "METADATA").read_text()
+
+
+def test_a_wheel_lists_what_it_holds(backend, tmp_path, monkeypatch):
+    module = pathlib.Path(gluon._core.__file__)
+    monkeypatch.setattr(backend, "_build", lambda folder: module)
+    with zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))) as wheel:
+        names = set(wheel.namelist())
+        assert {"gluon/__init__.py", "gluon/_core.pyi", "gluon/py.typed", f"gluon/{module.name}"} <= names
+        (record,) = [name for name in names if name.endswith("RECORD")]
+        rows = list(csv.reader(wheel.read(record).decode().splitlines()))
+        assert {row[0] for row in rows} == names
+        for name, digest, size in rows:
+            data = wheel.read(name)
+            expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert name == record or (digest, size) == (f"sha256={expected}", str(len(data)))
+
+
+@pytest.mark.parametrize("folder, kept", [("/tmp/pip-build-env-x/site", False), ("/opt/packages", True)])
+def test_pips_isolation_is_left_and_the_users_path_kept(backend, monkeypatch, folder, kept):
+    monkeypatch.setenv("PYTHONPATH", folder)
+    assert ("PYTHONPATH" in backend._outside()) == kept
