@@ -45,12 +45,16 @@ peers() { python3 benchmarks/gpu_peers.py; }
 # The package with the kernels, for the interpreter that has torch: tests, and the step beside torch.optim.Muon's.
 python() {
   python3 -c 'import pytest' 2> /dev/null || { echo "gpu_check: python3 has no pytest" >&2; return 1; }
-  cmake --preset cuda --log-level=WARNING -DGLUON_PYTHON=ON -DPython_EXECUTABLE="$(command -v python3)" > /dev/null
+  cmake --preset cuda --log-level=ERROR -Wno-dev -DGLUON_PYTHON=ON \
+    -DPython_EXECUTABLE="$(command -v python3)" > /dev/null
   ninja -C build gluon_python gluon_python_parity > build/python.log || { tail -n 40 build/python.log; return 1; }
+  local failed=0
   export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
-  GLUON_PARITY_PROGRAM=$PWD/build/python/gluon_python_parity python3 -m pytest -q -rs -p no:cacheprovider python/tests
-  python3 python/tests/run_doctests.py
-  python3 benchmarks/python_step.py --at-least 10
+  export GLUON_PARITY_PROGRAM=$PWD/build/python/gluon_python_parity
+  python3 -m pytest -q -rs -p no:cacheprovider python/tests || failed=1
+  python3 python/tests/run_doctests.py || failed=1
+  python3 benchmarks/python_step.py --at-least 10 || failed=1
+  return $failed
 }
 
 for part in "${@:-build test sanitize bench peers python}"; do
