@@ -72,7 +72,8 @@ struct FusedStep::Device {
   at::Tensor report;       // verdict_report() on the host, pinned
   unsigned judgement = 0;  // of the last run
   cudaEvent_t ran = nullptr;
-  bool pending = false;  // a verdict is under way
+  bool pending = false;   // a verdict is under way
+  bool captured = false;  // a run went into someone else's graph
 
   int64_t runs = 0;
   cudaGraphExec_t graph = nullptr;
@@ -331,9 +332,12 @@ void FusedStep::run(std::span<const Inputs> inputs) {
   const c10::cuda::CUDAGuard guard(device.verdict_memory.device());
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
   device.send(inputs);
+  const bool captured = is_capturing(stream);
+  // Runs of someone else's graph judge, too: they have to be over before this run's number is known.
+  if (!captured && device.captured) check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  device.captured = device.captured || captured;
   device.judgement = static_cast<unsigned>(device.reported() >> 32) + 1;
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
-  const bool captured = is_capturing(stream);
   if (!captured && device.runs > 0 && device.graph == nullptr) device.capture();
   if (!captured && device.graph != nullptr) {
     check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");

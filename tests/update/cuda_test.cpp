@@ -185,12 +185,15 @@ TEST_F(Fused, AStepInAGraphOfTheCallersMovesAsItself) {
   Optimizer plain_optimizer(plain, presets::unscion());
   Optimizer captured_optimizer(captured, presets::unscion());
   for (const auto* layers : {&plain, &captured}) set_gradients(*layers, 1);
-  for (int step = 0; step < 5; ++step) plain_optimizer.step();
+  for (int step = 0; step < 6; ++step) plain_optimizer.step();
   for (int step = 0; step < 2; ++step) captured_optimizer.step();
   captured_optimizer.wait();
   kernels::Graph graph([&] { captured_optimizer.step(); });
   for (int step = 0; step < 3; ++step) graph.replay();
   EXPECT_EQ(captured_optimizer.steps_taken(), 2);
+  captured_optimizer.step();  // without the graph again
+  captured_optimizer.wait();
+  EXPECT_EQ(captured_optimizer.steps_taken(), 3);
   for (std::size_t i = 0; i < plain.size(); ++i)
     EXPECT_TRUE(plain[i].parameter.equal(captured[i].parameter)) << plain[i].name;
 }
