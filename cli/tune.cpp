@@ -9,6 +9,7 @@
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/fit/full_radius.h"
 #include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/train/tuned_config.h"
@@ -83,30 +84,8 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   }
 }
 
-constexpr double kFullRadius = 0.9;  // of the largest radius of the layer
-
-struct Selection {
-  Trajectory trajectory;
-  int64_t kept = 0;
-  int64_t all = 0;
-};
-
-// The samples from outside warmup and cooldown: Lhat depends on the radius, and a fit must not mix them up.
-Selection at_full_radius(Trajectory trajectory) {
-  Selection selection;
-  for (LayerTrajectory& layer : trajectory.layers) {
-    double largest = 0;
-    for (const Sample& sample : layer.samples) largest = std::fmax(largest, sample.radius);
-    selection.all += static_cast<int64_t>(layer.samples.size());
-    std::erase_if(layer.samples, [&](const Sample& sample) { return sample.radius < kFullRadius * largest; });
-    selection.kept += static_cast<int64_t>(layer.samples.size());
-  }
-  selection.trajectory = std::move(trajectory);
-  return selection;
-}
-
 // What the numbers leave out.
-void print_notes(const TrajectoryFit& fits, const Selection& selection, std::ostream& out) {
+void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, std::ostream& out) {
   if (selection.kept < selection.all) {
     out << "left out: " << selection.all - selection.kept << " of " << selection.all
         << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
@@ -128,8 +107,9 @@ void tune(const TuneCommand& command) {
               "tune: --out must not be the config of a run, got ", out);
   // Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
   Trajectory trajectory = read_trajectory(command.run);
-  const Selection selection = config.preset == "deterministic_gluon" ? Selection{std::move(trajectory)}
-                                                                     : at_full_radius(std::move(trajectory));
+  const FullRadiusSamples selection = config.preset == "deterministic_gluon"
+                                          ? FullRadiusSamples{std::move(trajectory)}
+                                          : at_full_radius(std::move(trajectory));
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(fits);
   const lab::TrainConfig next = lab::tuned_config(config, radii);
