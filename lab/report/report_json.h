@@ -1,0 +1,20 @@
+// ReportData as one JSON text: what the page reads. web/src/data.ts describes the same shape.
+
+#pragma once
+
+#include <string>
+
+#include "lab/report/report_data.h"
+
+namespace gluon::lab {
+
+struct ReportLimits {
+  std::size_t log_points = 2000;    // per curve
+  std::size_t layer_samples = 400;  // per layer
+};
+
+/// Long series are thinned (thin.h), numbers have seven digits, and what is not finite is null. "<" is escaped, so that
+/// the text can stand inside a <script> element.
+std::string report_json(const ReportData& data, const ReportLimits& limits = {});
+
+}  // namespace gluon::lab
