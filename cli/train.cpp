@@ -9,6 +9,7 @@
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "lab/train/experiment.h"
+#include "lab/train/run_facts.h"
 #include "lab/train/sample.h"
 #include "lab/train/trainer.h"
 
@@ -71,6 +72,10 @@ void train(CLI::App& command, TrainCommand& options) {
       options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
   trainer.prepare(directory);
   if (options.resume) directory.set_config(resolved);
+  directory.set_facts(lab::facts_json({.device = config.device,
+                                       .precision = trainer.precision(),
+                                       .data = experiment.dataset->describe(),
+                                       .routing = trainer.optimizer().routing_report()}));
   if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
   std::cout << resolved << "\ndata: " << experiment.dataset->describe()
             << "\nprecision: " << trainer.precision() << "\n\n"

@@ -74,6 +74,8 @@ void RunDirectory::set_config(const std::string& config) {
   write_text_atomically(path_ / "config.toml", config);
 }
 
+void RunDirectory::set_facts(const std::string& json) { write_text_atomically(path_ / "facts.json", json); }
+
 std::string RunDirectory::config() const { return read_text(path_ / "config.toml"); }
 
 void RunDirectory::append(const LogRow& row) {

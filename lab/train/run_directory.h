@@ -3,6 +3,7 @@
 //   config.toml     the resolved config
 //   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, radius_<role>...
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
+//   facts.json      machine, version, data and routing: see lab/train/run_facts.h
 //   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory_csv.h
 //
 // A folder that already holds a run is never overwritten: it is resumed or refused.
@@ -37,6 +38,9 @@ class RunDirectory {
 
   /// Replaces config.toml, for a run that goes on with other steps or another schedule.
   void set_config(const std::string& config);
+
+  /// Writes facts.json, over that of the part of the run before a restart.
+  void set_facts(const std::string& json);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }

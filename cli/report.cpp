@@ -1,0 +1,84 @@
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "gluon/check.h"
+#include "gluon/checkpoint/safetensors.h"
+#include "lab/report/page.h"
+#include "lab/report/report_json.h"
+#include "lab/report/text_report.h"
+
+namespace gluon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportCommand {
+  std::vector<std::string> paths;
+  std::string out = "report.html";
+  std::string json;
+  bool text = false;
+  FitOptions fit;
+};
+
+// Writing goes through a temporary file and a rename, which would replace what a run has written.
+void check_target(const std::string& flag, const fs::path& path) {
+  GLUON_CHECK(!fs::is_directory(path), "report: ", flag, " must be a file, got the folder ", path.string());
+  const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
+  GLUON_CHECK(fs::is_directory(parent), "report: ", flag, " ", path.string(), ": there is no folder ",
+              parent.string());
+}
+
+void report(const ReportCommand& command, bool out_given) {
+  const bool page = !command.text && (out_given || command.json.empty());
+  if (page) {
+    check_target("--out", command.out);
+    const std::string extension = fs::path(command.out).extension().string();
+    GLUON_CHECK(extension == ".html" || extension == ".htm", "report: --out must end in .html, got ",
+                command.out);
+    (void)lab::page_template();  // a program without it says so before it reads anything
+  }
+  if (!command.json.empty()) {
+    check_target("--json", command.json);
+    GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ",
+                command.json);
+  }
+  const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
+  const lab::ReportData data = lab::collect_report(paths, command.fit);
+  if (command.text) std::cout << lab::text_report(data);
+  if (!page && command.json.empty()) return;
+  const std::string json = lab::report_json(data);
+  if (!command.json.empty()) write_text_atomically(command.json, json + "\n");
+  if (!page) return;
+  write_text_atomically(command.out, lab::page_with(json));
+  std::size_t layers = 0;
+  for (const lab::ReportRun& run : data.runs) layers += run.layers.size();
+  std::cout << "wrote " << command.out << ": " << data.runs.size()
+            << (data.runs.size() == 1 ? " run, " : " runs, ") << layers << " layers, " << data.sweeps.size()
+            << (data.sweeps.size() == 1 ? " sweep" : " sweeps") << "; open it in a browser\n";
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("report", "A page that shows runs: losses, smoothness, radii, sweeps");
+  auto options = std::make_shared<ReportCommand>();
+  command
+      ->add_option("runs", options->paths,
+                   "Run directories, sweeps, smoothness.csv files or logs of the paper's authors")
+      ->required();
+  CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
+  command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
+  command->add_option("--json", options->json,
+                      "Also write the page's data to this file; without --out no page");
+  command->add_option("--lambda", options->fit.lambda, "Extra weight of samples above L0 + L1 |g|*")
+      ->capture_default_str();
+  command->add_flag("--l0-zero", options->fit.l0_zero, "Keep L0 at 0 and fit L1 alone");
+  command->add_option("--skip-first", options->fit.skip_first, "Leave out the first N samples of each layer")
+      ->capture_default_str();
+  command->callback([options, out] { report(*options, out->count() > 0); });
+}
+
+}  // namespace gluon::cli

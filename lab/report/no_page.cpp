@@ -1,0 +1,12 @@
+#include "gluon/check.h"
+#include "lab/report/page.h"
+
+namespace gluon::lab {
+
+std::string_view page_template() {
+  throw InputError(
+      "report: the page is off, because this program was built without its charting library; "
+      "run scripts/setup.sh and build again (needs npm), or use --text");
+}
+
+}  // namespace gluon::lab
