@@ -1,0 +1,28 @@
+// What was run: routing, config, machine and version.
+import type {Report, Run} from './data.ts';
+import {h, section} from './element.ts';
+
+function facts(run: Run): HTMLElement {
+  const list = h('dl');
+  const add = (name: string, value: string | number | undefined) => {
+    if (value !== undefined && value !== '') list.append(h('dt', {}, name), h('dd', {}, String(value)));
+  };
+  add('path', run.path);
+  if (run.layers.length) add('estimator', run.estimator);
+  add('data', run.facts?.data);
+  add('machine', run.facts?.machine);
+  add('device', run.facts?.device);
+  add('threads', run.facts?.threads);
+  add('precision', run.facts?.precision);
+  add('version', run.facts?.version && `gluon ${run.facts.version}`);
+  return list;
+}
+
+export function aboutSection(report: Report): HTMLElement | null {
+  if (report.runs.length === 0) return null;
+  return section('about', 'What was run', 'Routing says which layers follow which rule.',
+    ...report.runs.map((run, i) => h('details', {open: i === 0}, h('summary', {}, run.name), facts(run),
+      ...(run.facts?.routing ? [h('h3', {}, 'Routing'), h('pre', {tabindex: 0}, run.facts.routing)] : []),
+      ...(run.config ? [h('h3', {}, 'Config'), h('pre', {class: 'config', tabindex: 0}, run.config)] : []),
+      ...run.notes.map((note) => h('p', {class: 'note'}, note)))));
+}

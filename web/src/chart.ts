@@ -1,0 +1,145 @@
+// One chart: uPlot with our colours, values at the pointer, zoom by dragging and by keys.
+import uPlot from 'uplot';
+import type {Value} from './data.ts';
+import {h} from './element.ts';
+import {number, short} from './format.ts';
+import {color, onThemeChange} from './theme.ts';
+
+export interface Series {
+  label: string;
+  x: Value[];
+  y: Value[];
+  color: string;
+  style?: 'line' | 'dots' | 'dashed' | 'faint';
+}
+
+export interface ChartOptions {
+  id: string; // for tests: data-chart, and the key in globalThis.gluonCharts
+  xLabel: string;
+  yLabel: string;
+  logY?: boolean;
+  height?: number;
+}
+
+// What tests read.
+const drawn: Record<string, uPlot> = ((globalThis as Record<string, unknown>).gluonCharts = {}) as never;
+
+// Points whose x is known, sorted by it; on a log scale only what has a logarithm.
+function points(series: Series, logY: boolean): [number[], Value[]] {
+  const kept: [number, Value][] = [];
+  series.x.forEach((x, i) => {
+    const y = series.y[i];
+    if (x !== null) kept.push([x, logY && y !== null && y <= 0 ? null : y]);
+  });
+  kept.sort((a, b) => a[0] - b[0]);
+  return [kept.map((p) => p[0]), kept.map((p) => p[1])];
+}
+
+// The series have points of their own: at the pointer each shows its nearest one.
+function nearest(chart: uPlot, series: number, at: number): number {
+  const values = chart.data[series];
+  for (let away = 0; away < values.length; ++away) {
+    if (values[at - away] != null) return at - away;
+    if (values[at + away] != null) return at + away;
+  }
+  return at;
+}
+
+function style(series: Series, logY: boolean): uPlot.Series {
+  const common = {
+    label: series.label, stroke: series.color, width: 1.6,
+    value: (_: uPlot, value: Value) => number(value, 5), scale: logY ? 'log' : 'y',
+  };
+  switch (series.style) {
+    case 'dots':
+      return {...common, paths: () => null, points: {show: true, size: 5, fill: series.color, width: 0}};
+    case 'dashed':
+      return {...common, dash: [6, 4], points: {show: false}};
+    case 'faint':
+      return {...common, width: 1, alpha: 0.45, points: {show: false}};
+    default:
+      return {...common, points: {show: series.x.length < 3}};
+  }
+}
+
+function axis(label: string, scale: string, size: number): uPlot.Axis {
+  return {
+    scale, label, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '11px system-ui, sans-serif', size,
+    stroke: () => color('ink-soft'), grid: {stroke: () => color('grid'), width: 1},
+    ticks: {stroke: () => color('grid'), width: 1, size: 4},
+    values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : short(tick))),
+  };
+}
+
+// Arrow keys move the pointer, + and - zoom around it, 0 and Escape show everything again.
+function keys(chart: uPlot, event: KeyboardEvent): boolean {
+  const x = chart.data[0];
+  const {min, max} = chart.scales.x;
+  if (x.length === 0 || min == null || max == null) return false;
+  const at = chart.cursor.idx ?? 0;
+  const step = event.shiftKey ? 10 : 1;
+  const middle = x[at] ?? (min + max) / 2;
+  const move = (index: number) => {
+    const clamped = Math.min(Math.max(index, 0), x.length - 1);
+    chart.setCursor({left: chart.valToPos(x[clamped], 'x'), top: chart.bbox.height / devicePixelRatio / 2});
+  };
+  const zoom = (factor: number) => chart.setScale('x', {
+    min: Math.max(middle - (middle - min) * factor, x[0]),
+    max: Math.min(middle + (max - middle) * factor, x[x.length - 1]),
+  });
+  switch (event.key) {
+    case 'ArrowLeft': move(at - step); return true;
+    case 'ArrowRight': move(at + step); return true;
+    case '+': case '=': zoom(0.6); return true;
+    case '-': zoom(1 / 0.6); return true;
+    case '0': case 'Escape': chart.setData(chart.data, true); return event.key === '0';
+    default: return false;
+  }
+}
+
+/** Draws `series` into `place`, over what was there. */
+export function drawChart(place: HTMLElement, series: Series[], options: ChartOptions): void {
+  const logY = options.logY ?? false;
+  place.dispatchEvent(new Event('chart-removed'));
+  place.replaceChildren();
+  const parts = series.map((one) => points(one, logY)).filter(([x]) => x.length > 0);
+  if (parts.length === 0 || parts.every(([, y]) => y.every((value) => value === null))) {
+    place.append(h('p', {class: 'empty'}, 'Nothing to show here.'));
+    return;
+  }
+  const shown = series.filter((one) => one.x.some((x) => x !== null));
+  const height = options.height ?? 320;
+  const frame = h('div', {
+    class: 'chart', tabindex: 0, role: 'group', 'data-chart': options.id,
+    'data-points': parts.map(([, y]) => y.filter((value) => value !== null).length).join(','),
+    'aria-label': `${options.yLabel} over ${options.xLabel}: ${shown.map((one) => one.label).join(', ')}. ` +
+      'Arrow keys read values, plus and minus zoom, zero shows everything.',
+  });
+  place.append(frame);
+  const narrow = frame.clientWidth < 480;
+  const chart = new uPlot({
+    width: Math.max(frame.clientWidth, 200), height: narrow ? Math.min(height, 260) : height,
+    scales: {x: {time: false}, ...(logY ? {log: {distr: 3}} : {})},
+    axes: [axis(options.xLabel, 'x', 34), axis(options.yLabel, logY ? 'log' : 'y', narrow ? 44 : 56)],
+    cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, focus: {prox: 24}},
+    focus: {alpha: 0.35},
+    legend: {live: true},
+    series: [{label: options.xLabel, value: (_, value) => (value == null ? '–' : short(value))},
+      ...shown.map((one) => style(one, logY))],
+  }, uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData, frame);
+  drawn[options.id] = chart;
+  frame.addEventListener('keydown', (event) => {
+    if (keys(chart, event)) event.preventDefault();
+  });
+  const resized = new ResizeObserver(() => {
+    if (frame.clientWidth > 0) chart.setSize({width: frame.clientWidth, height: chart.height});
+  });
+  resized.observe(frame);
+  const forget = onThemeChange(() => chart.redraw(false));
+  place.addEventListener('chart-removed', () => {
+    resized.disconnect();
+    forget();
+    chart.destroy();
+    delete drawn[options.id];
+  }, {once: true});
+}

@@ -1,0 +1,97 @@
+// The data of the page, as lab/report/report_json.cpp writes it. A number that is not known or not finite is null.
+
+export type Value = number | null;
+
+export interface Curve {
+  step: number[];
+  tokens: number[];
+  seconds: Value[];
+  value: Value[];
+}
+
+export interface Fit {
+  L0: number;
+  L1: number;
+  mseRel: number;
+  violations: number;
+  samples: number;
+}
+
+export interface Layer {
+  name: string;
+  group: string;
+  norm: string;
+  dualMethod: string;
+  block: number; // -1: outside of the blocks
+  type: string;
+  fit: Fit | null;
+  unfitted: string;
+  unmoved: number;
+  step: number[];
+  smoothness: Value[];
+  gradient: Value[];
+  alignment: Value[];
+  radius: Value[];
+}
+
+export interface GroupRadius {
+  group: string;
+  layers: number;
+  L0: number;
+  L1: number;
+  gradient: number;
+  predicted: number;
+  used: Value;
+}
+
+export interface Facts {
+  version?: string;
+  machine?: string;
+  threads?: number;
+  device?: string;
+  precision?: string;
+  data?: string;
+  routing?: string;
+}
+
+export interface Run {
+  name: string;
+  path: string;
+  config: string;
+  facts: Facts | null;
+  estimator: string;
+  notes: string[];
+  log: {loss: Curve; val: Curve; radii: Record<string, Curve>};
+  layers: Layer[];
+  radii: GroupRadius[];
+}
+
+export interface Sweep {
+  name: string;
+  groups: string[];
+  cells: {radii: number[]; val: Value; loss: Value}[];
+}
+
+export interface Report {
+  version: string;
+  fit: {lambda: number; l0Zero: boolean; skipFirst: number};
+  runs: Run[];
+  sweeps: Sweep[];
+}
+
+export function readReport(): Report {
+  return JSON.parse(document.getElementById('data')!.textContent!) as Report;
+}
+
+/** L0 + L1 |g|* at each sample: what the fit says Lhat is. */
+export function fitted(layer: Layer): Value[] {
+  const fit = layer.fit;
+  if (!fit) return layer.gradient.map(() => null);
+  return layer.gradient.map((g) => (g === null ? null : fit.L0 + fit.L1 * g));
+}
+
+/** "B.4 attn.q" where the name alone is a number, the name elsewhere. */
+export function title(layer: Layer): string {
+  if (!/^\d+$/.test(layer.name) || layer.type === layer.name) return layer.name;
+  return layer.block < 0 ? `${layer.name}: ${layer.type}` : `${layer.name}: B.${layer.block} ${layer.type}`;
+}

@@ -1,0 +1,30 @@
+import type {Value} from './data.ts';
+
+/** Four digits, and powers of ten where they are shorter. */
+export function number(value: Value | undefined, digits = 4): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(Math.max(digits - 2, 1)).replace('e+', 'e');
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** 12k, 3.4M: for axes. */
+export function short(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${Number((value / 1e9).toPrecision(4))}B`;
+  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(4))}M`;
+  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(4))}k`;
+  return number(value);
+}
+
+export function percent(share: number): string {
+  return `${Math.round(100 * share)} %`;
+}
+
+export function median(values: number[]): Value {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}

@@ -1,0 +1,91 @@
+// One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, each run beside the others.
+import {drawChart} from './chart.ts';
+import {fitted, title, type Layer, type Report, type Run} from './data.ts';
+import {h} from './element.ts';
+import {number, percent} from './format.ts';
+import {color, runColor} from './theme.ts';
+
+function heading(run: Run, layer: Layer): string {
+  const fit = layer.fit;
+  if (!fit) return `${run.name}: not fitted, ${layer.unfitted}`;
+  return `${run.name}: L0 ${number(fit.L0)}, L1 ${number(fit.L1)}, relative MSE ${number(fit.mseRel, 3)}`;
+}
+
+function details(layer: Layer): string {
+  const parts = [layer.norm && `norm ${layer.norm}`, layer.dualMethod && `dual ${layer.dualMethod}`,
+    `${layer.step.length} samples`];
+  if (layer.fit) parts.push(`${percent(layer.fit.violations)} above the line`);
+  if (layer.unmoved) parts.push(`${layer.unmoved} left out: the layer had not moved`);
+  return parts.filter(Boolean).join(' · ');
+}
+
+// The line as the fit has it, from the least to the greatest gradient.
+function lineOver(layer: Layer): {x: number[]; y: number[]} {
+  const gradients = layer.gradient.filter((g): g is number => g !== null);
+  if (!layer.fit || gradients.length === 0) return {x: [], y: []};
+  const x = [gradients.reduce((a, b) => Math.min(a, b)), gradients.reduce((a, b) => Math.max(a, b))];
+  return {x, y: x.map((g) => layer.fit!.L0 + layer.fit!.L1 * g)};
+}
+
+function drawRun(panel: HTMLElement, run: Run, layer: Layer, index: number): void {
+  const over = h('div');
+  const against = h('div');
+  panel.append(h('h3', {}, heading(run, layer)), h('p', {class: 'about'}, details(layer)), over, against);
+  const stroke = runColor(index);
+  const line = lineOver(layer);
+  drawChart(over, [
+    {label: 'Lhat', x: layer.step, y: layer.smoothness, color: stroke, style: 'dots'},
+    {label: 'L0 + L1 |g|*', x: layer.step, y: fitted(layer), color: color('fit')},
+  ], {id: `layer-${index}-steps`, xLabel: 'steps', yLabel: 'Lhat', height: 260});
+  drawChart(against, [
+    {label: 'Lhat', x: layer.gradient, y: layer.smoothness, color: stroke, style: 'dots'},
+    {label: 'L0 + L1 |g|*', x: line.x, y: line.y, color: color('fit')},
+  ], {id: `layer-${index}-gradient`, xLabel: '|g|*', yLabel: 'Lhat', height: 220});
+}
+
+export class LayerView {
+  private readonly dialog = h('dialog', {id: 'layer', 'aria-labelledby': 'layer-title'});
+  private names: string[] = [];
+
+  constructor(private readonly report: Report) {
+    document.body.append(this.dialog);
+    this.dialog.addEventListener('click', (event) => {
+      if (event.target === this.dialog) this.dialog.close();
+    });
+    this.dialog.addEventListener('close', () => this.clear());
+  }
+
+  /** Shows the layer; the buttons go through `names`, the order of the grid. */
+  open(name: string, names: string[]): void {
+    this.names = names;
+    this.clear();
+    const at = names.indexOf(name);
+    const found = this.report.runs.flatMap((run, index) => {
+      const layer = run.layers.find((one) => one.name === name);
+      return layer ? [{run, index, layer}] : [];
+    });
+    const step = (by: number, text: string, label: string) => h('button', {
+      type: 'button', disabled: names[at + by] === undefined, 'aria-label': label,
+      click: () => this.open(this.names[at + by], this.names),
+    }, text);
+    const panels = h('div', {class: 'panels'});
+    this.dialog.append(
+      h('header', {}, h('h2', {id: 'layer-title'}, title(found[0].layer)), step(-1, '←', 'Layer before'),
+        step(1, '→', 'Layer after'),
+        h('button', {type: 'button', 'aria-label': 'Close', click: () => this.dialog.close()}, '✕')),
+      panels);
+    if (!this.dialog.open) this.dialog.showModal();
+    for (const {run, index, layer} of found) {
+      const panel = h('div');
+      panels.append(panel);
+      drawRun(panel, run, layer, index);
+    }
+  }
+
+  private clear(): void {
+    for (const place of this.dialog.querySelectorAll('.panels > div > div')) {
+      place.dispatchEvent(new Event('chart-removed'));
+    }
+    this.dialog.replaceChildren();
+  }
+}

@@ -1,0 +1,67 @@
+// All layers at a glance: a grid of small multiples to filter and sort.
+import {title, type Layer, type Report, type Run} from './data.ts';
+import {h, section, select} from './element.ts';
+import {number, percent} from './format.ts';
+import {LayerView} from './layer_view.ts';
+import {smallMultiple} from './small_multiple.ts';
+
+type Order = 'network' | 'L1' | 'mseRel' | 'violations' | 'name';
+
+const kOrders: [Order, string][] = [['network', 'place in the network'], ['L1', 'L1, largest first'],
+  ['mseRel', 'relative MSE, largest first'], ['violations', 'samples above the line, most first'], ['name', 'name']];
+
+function sorted(layers: Layer[], order: Order): Layer[] {
+  const list = [...layers];
+  if (order === 'name') return list.sort((a, b) => a.name.localeCompare(b.name, 'en', {numeric: true}));
+  if (order !== 'network') list.sort((a, b) => (b.fit?.[order] ?? -1) - (a.fit?.[order] ?? -1));
+  return list;
+}
+
+function card(layer: Layer, open: () => void): HTMLElement {
+  const fit = layer.fit;
+  return h('button', {type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, click: open},
+    h('strong', {}, title(layer)), smallMultiple(layer),
+    h('span', {}, fit
+      ? `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)} · MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`
+      : `not fitted: ${layer.unfitted}`));
+}
+
+export function layersSection(report: Report): HTMLElement | null {
+  const runs = report.runs.filter((run) => run.layers.length > 0);
+  if (runs.length === 0) return null;
+  const view = new LayerView(report);
+  let run: Run = runs[0];
+  let order: Order = 'network';
+  let filter = '';
+  const grid = h('div', {class: 'grid'});
+  const count = h('output', {'aria-live': 'polite'});
+  const cards = new Map<Layer, HTMLElement>();
+  const draw = () => {
+    const wanted = filter.toLowerCase();
+    const list = sorted(run.layers, order).filter((layer) =>
+      `${title(layer)} ${layer.group} ${layer.type}`.toLowerCase().includes(wanted));
+    const names = list.map((layer) => layer.name);
+    grid.replaceChildren(...list.map((layer) => {
+      // The order of the neighbours is asked for at the click: it changes with filter and sort.
+      if (!cards.has(layer)) cards.set(layer, card(layer, () => view.open(layer.name, shownNames)));
+      return cards.get(layer)!;
+    }));
+    shownNames = names;
+    count.textContent = `${list.length} of ${run.layers.length} layers`;
+  };
+  let shownNames: string[] = [];
+  const search = h('input', {type: 'search', placeholder: 'name, group or type', id: 'filter', input: () => {
+    filter = search.value;
+    draw();
+  }});
+  const controls = h('div', {class: 'controls'},
+    ...(runs.length > 1 ? [select('run', runs.map((one, i) => [String(i), one.name]), (value) => {
+      run = runs[Number(value)];
+      draw();
+    })] : []),
+    h('label', {}, 'filter ', search),
+    select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count);
+  draw();
+  return section('layers', 'Layers', 'Measured Lhat (blue) and the fit L0 + L1 |g|* (dark) over the run, each from 0 ' +
+    'to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid);
+}

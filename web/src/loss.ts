@@ -1,0 +1,69 @@
+// Training and validation loss of all runs.
+import {drawChart, type Series} from './chart.ts';
+import type {Curve, Report} from './data.ts';
+import {h, section, select, table} from './element.ts';
+import {number, short} from './format.ts';
+import {runColor} from './theme.ts';
+
+type Axis = 'step' | 'tokens' | 'seconds';
+
+const kAxes: [Axis, string][] = [['step', 'steps'], ['tokens', 'tokens'], ['seconds', 'seconds']];
+
+function least(curve: Curve): number | null {
+  const known = curve.value.filter((value): value is number => value !== null);
+  return known.length ? known.reduce((a, b) => Math.min(a, b)) : null;
+}
+
+function lastOf<T>(values: T[]): T | null {
+  return values.length ? values[values.length - 1] : null;
+}
+
+function knows(curve: Curve, axis: Axis): boolean {
+  return curve[axis].some((x) => x !== null && x > 0);
+}
+
+export function lossSection(report: Report): HTMLElement | null {
+  const runs = report.runs.filter((run) => run.log.loss.step.length > 0);
+  if (runs.length === 0) return null;
+  const shown = new Set(runs.map((run) => run.name));
+  let axis: Axis = 'step';
+  let logY = false;
+  const place = h('div');
+  const draw = () => {
+    const series: Series[] = [];
+    runs.forEach((run) => {
+      const stroke = runColor(report.runs.indexOf(run));
+      if (!shown.has(run.name)) return;
+      const {loss, val} = run.log;
+      if (loss.value.some((value) => value !== null) && knows(loss, axis)) {
+        series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, color: stroke, style: 'faint'});
+      }
+      if (val.value.length && knows(val, axis)) {
+        series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, color: stroke});
+      }
+    });
+    const label = kAxes.find(([key]) => key === axis)![1];
+    drawChart(place, series, {id: 'loss', xLabel: label, yLabel: 'loss', logY, height: 380});
+  };
+  const picks = runs.map((run) => {
+    const box = h('input', {type: 'checkbox', checked: true, change: () => {
+      if (box.checked) shown.add(run.name);
+      else shown.delete(run.name);
+      draw();
+    }});
+    const swatch = h('span', {class: 'swatch'});
+    swatch.style.background = runColor(report.runs.indexOf(run));
+    return h('label', {}, box, swatch, run.name);
+  });
+  const axes = kAxes.filter(([key]) => runs.some((run) => knows(run.log.loss, key)));
+  const controls = h('div', {class: 'controls'},
+    select('over', axes, (value) => { axis = value as Axis; draw(); }),
+    select('scale', [['linear', 'linear'], ['log', 'log']], (value) => { logY = value === 'log'; draw(); }),
+    ...(runs.length > 1 ? picks : []));
+  const rows = runs.map((run) => [run.name, short(lastOf(run.log.loss.step) ?? 0),
+    number(lastOf(run.log.loss.value)), number(lastOf(run.log.val.value)), number(least(run.log.val)),
+    number(lastOf(run.log.loss.seconds))]);
+  queueMicrotask(draw);
+  return section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to see everything again.',
+    controls, place, table(['run', 'steps', 'training, last', 'validation, last', 'validation, least', 'seconds'], rows));
+}
