@@ -1,0 +1,135 @@
+#include "lab/report/report_data.h"
+
+#include <cmath>
+
+#include "gluon/smoothness/paper_log.h"
+#include "tests/expect_error.h"
+#include "tests/lab/data/shared_data.h"
+#include "tests/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kHeader =
+    "step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,"
+    "alignment,radius\n";
+
+// Lhat = 3 + 2 |g|*, and a layer without gradients.
+const std::string kSamples =
+    std::string(kHeader) +
+    "1,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,5,1,,0.5,0.1\n"
+    "2,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,7,2,,0.6,0.1\n"
+    "3,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,11,4,,0.7,0.1\n"
+    "1,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n"
+    "2,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n";
+
+ReportData collect(const std::vector<fs::path>& paths, const FitOptions& fit = {}) {
+  return collect_report(paths, fit);
+}
+
+fs::path make_run(const TemporaryFolder& folder, const std::string& name, bool samples) {
+  const fs::path run = folder.path() / name;
+  fs::create_directories(run);
+  folder.write(name + "/config.toml", "steps=2\n");
+  folder.write(name + "/log.csv",
+               "step,tokens,loss,val,seconds,radius_hidden\n1,8,5,,1,0.1\n2,16,4,4.1,2,0.1\n");
+  if (samples) folder.write(name + "/smoothness.csv", kSamples);
+  return run;
+}
+
+TEST(ReportData, ARunWithSamples) {
+  const TemporaryFolder folder;
+  const ReportData data = collect({make_run(folder, "a", true)});
+  ASSERT_EQ(data.runs.size(), 1u);
+  const ReportRun& run = data.runs[0];
+  EXPECT_EQ(run.name, "a");
+  EXPECT_EQ(run.config, "steps=2\n");
+  EXPECT_EQ(run.log.size(), 2u);
+  EXPECT_EQ(run.estimator, Estimator::kSameBatch);
+  ASSERT_EQ(run.layers.size(), 2u);
+  EXPECT_EQ(run.layers[0].place.block, 0);
+  ASSERT_TRUE(run.layers[0].fit);
+  EXPECT_NEAR(run.layers[0].fit->l0, 3, 1e-9);
+  EXPECT_NEAR(run.layers[0].fit->l1, 2, 1e-9);
+  EXPECT_EQ(run.layers[0].samples.size(), 3u);
+  EXPECT_FALSE(run.layers[1].fit);
+  EXPECT_EQ(run.layers[1].unfitted, "all 2 gradients are zero");
+  ASSERT_EQ(run.radii.size(), 1u);
+  EXPECT_NEAR(run.radii[0].predicted, 2.0 / 7, 1e-9);
+  EXPECT_NEAR(run.radii[0].used, 0.1, 1e-12);
+}
+
+TEST(ReportData, ARunWithoutSamplesHasItsLossesAndSaysSo) {
+  const TemporaryFolder folder;
+  const ReportData data = collect({make_run(folder, "a", false)});
+  EXPECT_EQ(data.runs[0].log.size(), 2u);
+  ASSERT_EQ(data.runs[0].notes.size(), 1u);
+  EXPECT_NE(data.runs[0].notes[0].find("--smoothness-every"), std::string::npos);
+}
+
+TEST(ReportData, SamplesAndSweepsByThemselves) {
+  const TemporaryFolder folder;
+  make_run(folder, "a", true);
+  folder.write("sweep.csv", "hidden,embedding,val,loss,seconds\n0.1,1,3.5,3.4,9\n0.2,1,nan,nan,9\n");
+  const ReportData data = collect({folder.path() / "a/smoothness.csv", folder.path()});
+  ASSERT_EQ(data.runs.size(), 1u);
+  EXPECT_EQ(data.runs[0].name, "a");
+  EXPECT_TRUE(data.runs[0].config.empty());
+  ASSERT_EQ(data.sweeps.size(), 1u);
+  EXPECT_EQ(data.sweeps[0].table.groups, (std::vector<std::string>{"hidden", "embedding"}));
+  EXPECT_EQ(data.sweeps[0].table.cells[0].val, 3.5);
+  EXPECT_TRUE(std::isnan(data.sweeps[0].table.cells[1].val));
+}
+
+TEST(ReportData, RunsOfOneNameAreToldApart) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "x");
+  fs::create_directories(folder.path() / "y");
+  const ReportData data = collect({make_run(folder, "x/a", false), make_run(folder, "y/a", false)});
+  EXPECT_NE(data.runs[0].name, data.runs[1].name);
+}
+
+TEST(ReportData, BadInput) {
+  const TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(collect({}), "report: name at least one run");
+  EXPECT_INPUT_ERROR(collect({folder.path() / "none"}), "does not exist");
+  EXPECT_INPUT_ERROR(collect({folder.path()}), "holds neither a run (config.toml) nor a sweep (sweep.csv)");
+  const fs::path run = make_run(folder, "a", false);
+  EXPECT_INPUT_ERROR(collect({run, folder.path() / "a/../a"}), "is given twice");
+  EXPECT_INPUT_ERROR(collect({run}, {.lambda = -1}), "lambda must be in [0, 1e6], got -1");
+  fs::create_directories(folder.path() / "empty");
+  folder.write("empty/config.toml", "");
+  EXPECT_INPUT_ERROR(collect({folder.path() / "empty"}), "has neither a log nor samples yet");
+  folder.write("sweep.csv", "hidden,val,loss\n");
+  EXPECT_INPUT_ERROR(collect({folder.path()}),
+                     "is no sweep: expected the columns GROUP,...,val,loss,seconds");
+  folder.write("sweep.csv", "hidden,val,loss,seconds\n0.1,3\n");
+  EXPECT_INPUT_ERROR(collect({folder.path()}), "sweep.csv line 2 has 2 cells, the header 4");
+  folder.write("sweep.csv", "hidden,val,loss,seconds\n");
+  EXPECT_INPUT_ERROR(collect({folder.path()}), "has no finished cell yet");
+}
+
+TEST(ReportData, TheAuthorsLogHasTheConstantsOfTheFit) {
+  GLUON_SHARED_DATA_OR_SKIP(shared, "paper-logs");
+  const fs::path log = shared / "nanogpt-unscion.txt";
+  const ReportData data = collect({log});
+  const TrajectoryFit fits = fit_trajectory(read_paper_log(log));
+  const ReportRun& run = data.runs[0];
+  ASSERT_EQ(run.layers.size(), 73u);
+  ASSERT_EQ(fits.layers.size(), 73u);
+  for (std::size_t i = 0; i < 73; ++i) {
+    EXPECT_EQ(run.layers[i].name, fits.layers[i].layer);
+    EXPECT_EQ(run.layers[i].fit->l1, fits.layers[i].fit.l1);
+    EXPECT_EQ(run.layers[i].samples.size(), 99u);
+  }
+  ASSERT_FALSE(run.log.empty());
+  EXPECT_EQ(run.log.front().step, 0);
+  EXPECT_EQ(run.log.front().val, 16.0102);
+  EXPECT_NEAR(run.log.front().seconds, 0.292, 1e-9);
+  EXPECT_EQ(run.log.back().step, 4950);
+}
+
+}  // namespace
+}  // namespace gluon::lab

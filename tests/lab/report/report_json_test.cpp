@@ -1,0 +1,68 @@
+#include "lab/report/report_json.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace gluon::lab {
+namespace {
+
+ReportRun run_with(std::size_t rows) {
+  ReportRun run{.name = "a</script><b>", .path = "runs/a", .config = "steps=2\n"};
+  for (std::size_t i = 0; i < rows; ++i) {
+    LogRow row{.step = static_cast<int64_t>(i),
+               .tokens = 8,
+               .loss = 1.0 / 3,
+               .seconds = 1,
+               .radii = {{"hidden", 0.1}}};
+    if (i % 2 == 0) row.val = i == 4 ? std::nan("") : 2.5;
+    run.log.push_back(row);
+  }
+  return run;
+}
+
+TEST(ReportJson, IsSafeInsideAScriptElement) {
+  const std::string text = report_json({{}, {run_with(3)}, {}});
+  EXPECT_EQ(text.find('<'), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(text)["runs"][0]["name"], "a</script><b>");
+}
+
+TEST(ReportJson, CurvesHaveSevenDigitsAndNullForNan) {
+  const auto log = nlohmann::json::parse(report_json({{}, {run_with(6)}, {}}))["runs"][0]["log"];
+  EXPECT_EQ(log["loss"]["value"].size(), 6u);
+  EXPECT_EQ(log["loss"]["value"][0], 0.3333333);
+  EXPECT_EQ(log["val"]["step"], (std::vector<int>{0, 2, 4}));
+  EXPECT_TRUE(log["val"]["value"][2].is_null());
+  EXPECT_EQ(log["radii"]["hidden"]["value"][5], 0.1);
+}
+
+TEST(ReportJson, LongSeriesAreThinned) {
+  ReportRun run = run_with(5000);
+  run.log[3210].loss = 99;
+  ReportLayer layer{.name = "w"};
+  for (int i = 0; i < 3000; ++i) layer.samples.push_back({.step = i, .smoothness = i == 1234 ? -7.0 : 1.0});
+  run.layers.push_back(layer);
+  const auto json = nlohmann::json::parse(
+      report_json({{}, {run}, {}}, {.log_points = 100, .layer_samples = 50}))["runs"][0];
+  const std::vector<double> loss = json["log"]["loss"]["value"];
+  EXPECT_LE(loss.size(), 100u);
+  EXPECT_NE(std::find(loss.begin(), loss.end(), 99), loss.end());
+  const auto& thinned = json["layers"][0];
+  const std::vector<int> steps = thinned["step"];
+  EXPECT_LE(steps.size(), 50u);
+  EXPECT_EQ(thinned["smoothness"].size(), steps.size());
+  EXPECT_NE(std::find(steps.begin(), steps.end(), 1234), steps.end());
+  EXPECT_TRUE(thinned["fit"].is_null());
+}
+
+TEST(ReportJson, FactsThatAreNoJsonAreLeftOut) {
+  ReportRun run = run_with(1);
+  run.facts = "{\"machine\": ";
+  EXPECT_TRUE(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"].is_null());
+  run.facts = R"({"machine": "m"})";
+  EXPECT_EQ(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"]["machine"], "m");
+}
+
+}  // namespace
+}  // namespace gluon::lab

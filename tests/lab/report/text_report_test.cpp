@@ -1,0 +1,44 @@
+#include "lab/report/text_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace gluon::lab {
+namespace {
+
+TEST(Sparkline, GoesFromTheLeastToTheGreatest) {
+  const std::vector<double> rising = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(sparkline(rising, 8), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(sparkline(rising, 2), "▁█");
+  EXPECT_EQ(sparkline(rising, 100), "▁▂▃▄▅▆▇█");
+}
+
+TEST(Sparkline, FlatEmptyAndNotFinite) {
+  EXPECT_EQ(sparkline(std::vector<double>{2, 2}, 4), "▁▁");
+  EXPECT_EQ(sparkline(std::vector<double>{}, 4), "");
+  EXPECT_EQ(sparkline(std::vector<double>{1, std::nan(""), HUGE_VAL, 2}, 4), "▁  █");
+}
+
+TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
+  ReportRun run{.name = "a"};
+  run.log = {{.step = 1, .tokens = 8, .loss = 5, .val = {}, .seconds = 1, .radii = {}},
+             {.step = 2, .tokens = 16, .loss = 4, .val = 4.5, .seconds = 2, .radii = {}}};
+  run.layers.push_back(
+      {.name = "w", .fit = Fit{.l0 = 3, .l1 = 2, .mse_rel = 0.25, .violations = 0.5, .samples = 2}});
+  run.layers.push_back({.name = "b", .unfitted = "all 2 gradients are zero"});
+  run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25});
+  run.notes = {"Something is missing."};
+  const ReportSweep sweep{"grid",
+                          {{"hidden"}, {{.radii = {1}, .val = std::nan("")}, {.radii = {2}, .val = 3.5}}}};
+  const std::string text = text_report({{}, {run}, {sweep}});
+  for (const char* part :
+       {"steps 2, tokens 16", "first 5, last 4, least 4", "50 %", "not fitted: all 2 gradients are zero",
+        "note: Something is missing.", "3.5", "diverged"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+  }
+  EXPECT_LT(text.find("3.5"), text.find("diverged"));
+}
+
+}  // namespace
+}  // namespace gluon::lab
