@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Gluon: layer-wise LMO optimizers (Muon, Scion and relatives)", "gluon"};
   app.set_version_flag("--version", gluon::kVersion);
   app.fallthrough();
+  app.require_subcommand(0, 1);  // a run may have the name of another command: gluon report sweep
   int threads = available_cores();
   app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, 4096));
   app.parse_complete_callback([&] { at::set_num_threads(threads); });

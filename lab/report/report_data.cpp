@@ -74,7 +74,7 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
     run.notes.push_back(join("No radii are predicted: ", error.what(), "."));
   }
   if (run.estimator == Estimator::kConsecutive) {
-    run.notes.push_back(
+    run.notes.emplace_back(
         "The samples are `consecutive`: the change of the gradient is mostly noise between batches, and "
         "predicted radii come out near 0.7 of the used ones, whatever these were.");
   }
@@ -97,7 +97,7 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
   }
   if (folder && !fs::exists(path / "smoothness.csv")) {
     GLUON_CHECK(!run.log.empty(), "report: ", path.string(), " has neither a log nor samples yet");
-    run.notes.push_back("No smoothness was recorded (gluon train --smoothness-every N).");
+    run.notes.emplace_back("No smoothness was recorded (gluon train --smoothness-every N).");
     return run;
   }
   const Trajectory trajectory = read_trajectory(path);

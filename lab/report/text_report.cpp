@@ -52,8 +52,10 @@ void print_log(std::ostream& out, const ReportRun& run) {
     if (std::isfinite(row.loss)) loss.push_back(row.loss);
     if (row.val) val.push_back(*row.val);
   }
-  out << "  steps " << run.log.back().step << ", tokens " << run.log.back().tokens << ", seconds "
-      << number(run.log.back().seconds) << '\n';
+  const LogRow& last = run.log.back();
+  out << "  steps " << last.step;
+  if (last.tokens > 0) out << ", tokens " << last.tokens;
+  out << ", seconds " << number(last.seconds) << '\n';
   print_losses(out, "training loss", loss);
   print_losses(out, "validation loss", val);
 }

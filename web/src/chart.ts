@@ -58,7 +58,7 @@ function style(series: Series, logY: boolean): uPlot.Series {
     case 'faint':
       return {...common, width: 1, alpha: 0.45, points: {show: false}};
     default:
-      return {...common, points: {show: series.x.length < 3}};
+      return {...common, points: {show: series.x.length < 2}};
   }
 }
 

@@ -29,7 +29,13 @@ export function select(label: string, options: [string, string][], changed: (val
 
 export function table(headings: string[], rows: Child[][]): HTMLElement {
   return h('div', {class: 'scroll'}, h('table', {},
-    h('thead', {}, h('tr', {}, ...headings.map((text) => h('th', {scope: 'col'}, text)))),
+    h('thead', {}, h('tr', {}, ...headings.map((text, i) =>
+      h('th', {scope: 'col', class: rows.length > 0 && isText(rows[0][i]) ? 'text' : ''}, text)))),
     h('tbody', {}, ...rows.map((row) => h('tr', {}, ...row.map((cell, i) =>
-      i === 0 ? h('th', {scope: 'row'}, cell) : h('td', {}, cell)))))));
+      i === 0 ? h('th', {scope: 'row'}, cell) : h('td', {class: isText(cell) ? 'text' : ''}, cell)))))));
+}
+
+// Words stand left, numbers right.
+function isText(cell: Child): boolean {
+  return typeof cell === 'string' && /^[^\d–-]/.test(cell);
 }

@@ -5,7 +5,7 @@ export function number(value: Value | undefined, digits = 4): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   if (value === 0) return '0';
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-3) return value.toExponential(Math.max(digits - 2, 1)).replace('e+', 'e');
+  if (size >= 1e6 || size < 1e-3) return String(Number(value.toPrecision(digits)).toExponential()).replace('e+', 'e');
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -10,20 +10,29 @@ type Order = 'network' | 'L1' | 'mseRel' | 'violations' | 'name';
 const kOrders: [Order, string][] = [['network', 'place in the network'], ['L1', 'L1, largest first'],
   ['mseRel', 'relative MSE, largest first'], ['violations', 'samples above the line, most first'], ['name', 'name']];
 
+const collator = new Intl.Collator('en', {numeric: true});
+
+function byName(a: Layer, b: Layer): number {
+  return collator.compare(a.name, b.name);
+}
+
 function sorted(layers: Layer[], order: Order): Layer[] {
   const list = [...layers];
-  if (order === 'name') return list.sort((a, b) => a.name.localeCompare(b.name, 'en', {numeric: true}));
-  if (order !== 'network') list.sort((a, b) => (b.fit?.[order] ?? -1) - (a.fit?.[order] ?? -1));
-  return list;
+  if (order === 'network') {
+    const depth = (layer: Layer) => (layer.block < 0 ? Infinity : layer.block);
+    return list.sort((a, b) => (depth(a) === depth(b) ? byName(a, b) : depth(a) - depth(b)));
+  }
+  if (order === 'name') return list.sort(byName);
+  return list.sort((a, b) => (b.fit?.[order] ?? -1) - (a.fit?.[order] ?? -1));
 }
 
 function card(layer: Layer, open: () => void): HTMLElement {
   const fit = layer.fit;
   return h('button', {type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, click: open},
     h('strong', {}, title(layer)), smallMultiple(layer),
-    h('span', {}, fit
-      ? `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)} · MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`
-      : `not fitted: ${layer.unfitted}`));
+    ...(fit ? [h('span', {}, `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`),
+      h('span', {}, `MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`)]
+      : [h('span', {}, `not fitted: ${layer.unfitted}`)]));
 }
 
 export function layersSection(report: Report): HTMLElement | null {

@@ -9,9 +9,9 @@ function bar(radius: GroupRadius): HTMLElement {
   if (radius.used === null) return h('span', {}, '–');
   const ratio = radius.predicted / radius.used;
   // A ratio of 1 is in the middle; each end is a factor of 10.
-  const place = 50 + 50 * Math.max(-1, Math.min(1, Math.log10(ratio)));
+  const place = 3 + 3 * Math.max(-1, Math.min(1, Math.log10(ratio)));
   const mark = h('i');
-  mark.style.left = `${place}%`;
+  mark.style.left = `${place}rem`;
   return h('span', {class: 'ratio', title: `predicted / used = ${number(ratio)}`}, mark, h('b', {}, number(ratio, 3)));
 }
 

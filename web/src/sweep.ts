@@ -27,7 +27,7 @@ function heatmap(sweep: Sweep): HTMLElement {
   return h('div', {class: 'scroll'}, h('table', {class: 'heatmap'},
     h('caption', {}, `${sweep.name}: validation loss`),
     h('thead', {},
-      h('tr', {}, h('th', {}, rowName), h('th', {colspan: columns.length, class: 'axis'}, sweep.groups[across])),
+      h('tr', {}, h('th', {class: 'text'}, rowName), h('th', {colspan: columns.length, class: 'axis'}, sweep.groups[across])),
       h('tr', {}, h('th', {}), ...columns.map((radius) => h('th', {scope: 'col'}, number(radius))))),
     h('tbody', {}, ...rows.map(([row, radii]) => h('tr', {},
       h('th', {scope: 'row'}, radii.map((radius) => number(radius)).join(', ') || ' '),
