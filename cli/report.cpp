@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "lab/report/figures.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
 #include "lab/report/text_report.h"
@@ -18,6 +19,7 @@ struct ReportCommand {
   std::vector<std::string> paths;
   std::string out = "report.html";
   std::string json;
+  std::string figures;
   bool text = false;
   FitOptions fit;
 };
@@ -31,7 +33,7 @@ void check_target(const std::string& flag, const fs::path& path) {
 }
 
 void report(const ReportCommand& command, bool out_given) {
-  const bool page = !command.text && (out_given || command.json.empty());
+  const bool page = !command.text && (out_given || (command.json.empty() && command.figures.empty()));
   if (page) {
     check_target("--out", command.out);
     const std::string extension = fs::path(command.out).extension().string();
@@ -47,6 +49,10 @@ void report(const ReportCommand& command, bool out_given) {
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
   const lab::ReportData data = lab::collect_report(paths, command.fit);
   if (command.text) std::cout << lab::text_report(data);
+  if (!command.figures.empty()) {
+    const std::size_t written = lab::write_figures(data, command.figures);
+    std::cout << "wrote " << written << " figures to " << command.figures << '\n';
+  }
   if (!page && command.json.empty()) return;
   const std::string json = lab::report_json(data);
   if (!command.json.empty()) write_text_atomically(command.json, json + "\n");
@@ -72,7 +78,9 @@ void add_report(CLI::App& app) {
   CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
   command->add_option("--json", options->json,
-                      "Also write the page's data to this file; without --out no page");
+                      "Write the page's data to this file; the page then only with --out");
+  command->add_option("--figures", options->figures,
+                      "Write each chart as SVG and CSV into this new folder; the page then only with --out");
   command->add_option("--lambda", options->fit.lambda, "Extra weight of samples above L0 + L1 |g|*")
       ->capture_default_str();
   command->add_flag("--l0-zero", options->fit.l0_zero, "Keep L0 at 0 and fit L1 alone");

@@ -73,6 +73,12 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
   } catch (const InputError& error) {
     run.notes.push_back(join("No radii are predicted: ", error.what(), "."));
   }
+  const auto geometry = run.config.find("smoothness-geometry=\"");
+  if (geometry != std::string::npos && run.config.compare(geometry, 22, "smoothness-geometry=\"\"") != 0) {
+    run.notes.emplace_back(
+        "Smoothness was measured in other norms than the run's own (smoothness-geometry): predicted and used "
+        "radii are lengths in different norms.");
+  }
   if (run.estimator == Estimator::kConsecutive) {
     run.notes.emplace_back(
         "The samples are `consecutive`: the change of the gradient is mostly noise between batches, and "

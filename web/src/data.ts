@@ -90,8 +90,8 @@ export function fitted(layer: Layer): Value[] {
   return layer.gradient.map((g) => (g === null ? null : fit.L0 + fit.L1 * g));
 }
 
-/** "B.4 attn.q" where the name alone is a number, the name elsewhere. */
+/** "B.4 attn.c_q", or "24: B.4 attn.c_q" of a layer that is known by a number. */
 export function title(layer: Layer): string {
-  if (!/^\d+$/.test(layer.name) || layer.type === layer.name) return layer.name;
-  return layer.block < 0 ? `${layer.name}: ${layer.type}` : `${layer.name}: B.${layer.block} ${layer.type}`;
+  const place = layer.block < 0 ? layer.type : `B.${layer.block} ${layer.type}`;
+  return /^\d+$/.test(layer.name) && place !== layer.name ? `${layer.name}: ${place}` : place;
 }

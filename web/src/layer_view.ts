@@ -70,7 +70,7 @@ export class LayerView {
     }, text);
     const panels = h('div', {class: 'panels'});
     this.dialog.append(
-      h('header', {}, h('h2', {id: 'layer-title'}, title(found[0].layer)), step(-1, '←', 'Layer before'),
+      h('header', {}, h('h2', {id: 'layer-title'}, `${title(found[0].layer)} (${name})`), step(-1, '←', 'Layer before'),
         step(1, '→', 'Layer after'),
         h('button', {type: 'button', 'aria-label': 'Close', click: () => this.dialog.close()}, '✕')),
       panels);

@@ -28,7 +28,7 @@ function sorted(layers: Layer[], order: Order): Layer[] {
 
 function card(layer: Layer, open: () => void): HTMLElement {
   const fit = layer.fit;
-  return h('button', {type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, click: open},
+  return h('button', {type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, title: layer.name, click: open},
     h('strong', {}, title(layer)), smallMultiple(layer),
     ...(fit ? [h('span', {}, `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`),
       h('span', {}, `MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`)]
@@ -48,7 +48,7 @@ export function layersSection(report: Report): HTMLElement | null {
   const draw = () => {
     const wanted = filter.toLowerCase();
     const list = sorted(run.layers, order).filter((layer) =>
-      `${title(layer)} ${layer.group} ${layer.type}`.toLowerCase().includes(wanted));
+      `${layer.name} ${title(layer)} ${layer.group}`.toLowerCase().includes(wanted));
     const names = list.map((layer) => layer.name);
     grid.replaceChildren(...list.map((layer) => {
       // The order of the neighbours is asked for at the click: it changes with filter and sort.

@@ -55,7 +55,7 @@ TEST(ReportData, ARunWithSamples) {
   EXPECT_NEAR(run.layers[0].fit->l1, 2, 1e-9);
   EXPECT_EQ(run.layers[0].samples.size(), 3u);
   EXPECT_FALSE(run.layers[1].fit);
-  EXPECT_EQ(run.layers[1].unfitted, "all 2 gradients are zero");
+  EXPECT_EQ(run.layers[1].unfitted, "all 2 gradients are zero, which leaves L1 open");
   ASSERT_EQ(run.radii.size(), 1u);
   EXPECT_NEAR(run.radii[0].predicted, 2.0 / 7, 1e-9);
   EXPECT_NEAR(run.radii[0].used, 0.1, 1e-12);

@@ -1,0 +1,26 @@
+// The figures of a report as files: one SVG and one CSV per chart.
+//
+//   loss                       training and validation loss of all runs
+//   <run>-layer-<layer>        Lhat and L0 + L1 |g|* over the steps
+//   <run>-blocks-<type>        Lhat of all blocks, per type of layer
+//   <run>-radii                radii over the run
+//   sweep-<name>               the heatmap (over two groups)
+
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "lab/report/figure.h"
+#include "lab/report/report_data.h"
+
+namespace gluon::lab {
+
+/// The charts with axes, in the order above.
+std::vector<Figure> report_figures(const ReportData& data);
+
+/// Writes all into `folder`, which is made; returns how many charts. Throws InputError when that is a file or holds
+/// anything already.
+std::size_t write_figures(const ReportData& data, const std::filesystem::path& folder);
+
+}  // namespace gluon::lab
