@@ -24,7 +24,7 @@ struct ReportCommand {
   FitOptions fit;
 };
 
-// Writing goes through a temporary file and a rename, which would replace what a run has written.
+// What can be said before anything is read.
 void check_target(const std::string& flag, const fs::path& path) {
   GLUON_CHECK(!fs::is_directory(path), "report: ", flag, " must be a file, got the folder ", path.string());
   const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
@@ -45,6 +45,8 @@ void report(const ReportCommand& command, bool out_given) {
     check_target("--json", command.json);
     GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ",
                 command.json);
+    GLUON_CHECK(fs::path(command.json).filename() != "facts.json",
+                "report: --json must not be the facts of a run, got ", command.json);
   }
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
   const lab::ReportData data = lab::collect_report(paths, command.fit);

@@ -11,6 +11,23 @@ packages=(
   "$@"
 )
 
+# The report's page is bundled from npm packages at build time; without them the program is built without the page.
+install_page_packages() {
+  local web
+  web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
+  if ! command -v npm >/dev/null; then
+    echo "setup: no npm; the page of gluon report will be off"
+  elif ! cmp -s "$web/package-lock.json" "$web/node_modules/.installed"; then
+    echo "setup: installing the packages of the report's page"
+    if npm ci --prefix "$web" --silent >/dev/null 2>&1; then
+      cp "$web/package-lock.json" "$web/node_modules/.installed"
+    else
+      echo "setup: npm ci failed in web/; the page of gluon report will be off"
+    fi
+  fi
+}
+[ "${GLUON_SKIP_SETUP:-0}" = 1 ] || install_page_packages
+
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   echo "setup: not a Debian system; install these yourself if the build misses them: ${packages[*]}"
   exit 0

@@ -101,6 +101,31 @@ expect 0 "one pass" bench fit --samples 1000 --repeats 1
 expect 2 "samples must be >= 2, got 1" bench fit --samples 1
 expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
 
+# Reports.
+expect 0 "validation loss" report "$work/run" "$work/recorded" "$work/sweep" --text
+expect 0 "not fitted" report "$work/recorded" --text --skip-first 3
+expect 0 "figures to $work/figures" report "$work/recorded" "$work/sweep" --figures "$work/figures"
+[ -s "$work/figures/loss.svg" ] && [ -s "$work/figures/sweep-sweep.csv" ] || { echo "FAILED: figures are missing"; failed=$((failed + 1)); }
+expect 2 "needs a new or empty folder" report "$work/recorded" --figures "$work/figures"
+expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$work/report.json"
+[ ! -e "$work/report.json" ] || { echo "FAILED: a refused report was written"; failed=$((failed + 1)); }
+expect 2 "is given twice" report "$work/run" "$work/run/." --text
+expect 2 "holds neither a run (config.toml) nor a sweep (sweep.csv)" report "$work/run/checkpoint" --text
+expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
+expect 2 "--json must not be the facts of a run" report "$work/run" --json "$work/run/facts.json"
+expect 2 "there is no folder $work/none" report "$work/run" --json "$work/none/report.json"
+expect 2 "--text excludes --out" report "$work/run" --text --out "$work/report.html"
+expect 2 "runs is required" report
+expect 0 "" report "$work/recorded" --json "$work/report.json"
+grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
+# The page, or the word that it is off.
+if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); then
+  expect 0 "1 run, " report "$work/recorded" --out "$work/report.html"
+  expect 2 "--out must end in .html" report "$work/recorded" --out "$work/recorded/log.csv"
+else
+  [[ "$page" == *"the page is off"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
+fi
+
 # Foreign and damaged data.
 : >"$work/empty.txt"
 expect 2 "is empty" train --data "$work/empty.txt" "${small[@]}"

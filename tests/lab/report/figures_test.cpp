@@ -1,0 +1,40 @@
+#include "lab/report/figures.h"
+
+#include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+ReportData small_report() {
+  ReportRun run{.name = "runs/a"};
+  run.log = {{.step = 1, .loss = 5, .val = 4.5, .radii = {{"hidden", 0.1}}}};
+  for (const char* name : {"h.0.q/x", "h.0.q:x"}) {
+    ReportLayer layer{.name = name, .place = {0, "q"}, .fit = Fit{.l0 = 1, .l1 = 2}};
+    layer.samples = {{.step = 1, .smoothness = 3, .gradient = 1}};
+    run.layers.push_back(layer);
+  }
+  return {{}, {run}, {{"grid", {{"hidden", "embedding"}, {{.radii = {1, 2}, .val = 3}}}}}};
+}
+
+TEST(Figures, NamesAreFileNamesAndDiffer) {
+  const std::vector<Figure> figures = report_figures(small_report());
+  std::vector<std::string> names;
+  for (const Figure& figure : figures) names.push_back(figure.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"loss", "runs_a-layer-h.0.q_x", "runs_a-layer-h.0.q_x-2",
+                                             "runs_a-blocks-q", "runs_a-radii"}));
+  EXPECT_EQ(figures[1].title, "h.0.q/x: L0 = 1, L1 = 2, relative MSE 0");
+  EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
+}
+
+TEST(Figures, AreWrittenOnceIntoAFolderOfTheirOwn) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(write_figures(small_report(), folder.path() / "figures"), 6u);
+  for (const char* file : {"loss.svg", "loss.csv", "runs_a-radii.svg", "sweep-grid.svg", "sweep-grid.csv"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures" / file)) << file;
+  }
+  EXPECT_INPUT_ERROR(write_figures(small_report(), folder.path() / "figures"), "needs a new or empty folder");
+}
+
+}  // namespace
+}  // namespace gluon::lab
