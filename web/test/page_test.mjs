@@ -103,7 +103,8 @@ try {
   });
   await test('the pointer shows values', small, async (page) => {
     await page.locator('[data-chart=blocks] .u-over').hover({position: {x: 3, y: 40}});
-    assert.match(await page.locator('[data-chart=blocks] .u-legend').innerText(), /B\.0:?\s*1\b/);
+    // The first sample of t0: 1 in block 0, 5 x 5 in block 1.
+    assert.deepEqual(await page.locator('[data-chart=blocks] .u-value').allInnerTexts(), ['0', '1', '25']);
   });
   await test('dark and light', small, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
