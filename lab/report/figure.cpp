@@ -21,6 +21,13 @@ constexpr std::size_t kLegendEntries = 14;  // what fits
 constexpr std::array<const char*, 8> kColors = {"#0072b2", "#e07b00", "#0f9f74", "#c85fa0",
                                                 "#8a6fd1", "#b39100", "#d0493a", "#3fa7b8"};
 
+// Many series are an order, such as depth: a ramp from blue over green to orange.
+std::string color_of(std::size_t index, std::size_t count) {
+  if (count <= kColors.size()) return kColors[index];
+  const double share = static_cast<double>(index) / static_cast<double>(count - 1);
+  return join("hsl(", std::lround(265 - 235 * share), ",62%,45%)");
+}
+
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -141,7 +148,7 @@ class Plot {
     std::string out;
     for (std::size_t s = 0; s < figure_.series.size(); ++s) {
       const FigureSeries& series = figure_.series[s];
-      const char* color = kColors[s % kColors.size()];
+      const std::string color = color_of(s, figure_.series.size());
       std::string path;
       bool down = false;
       for (std::size_t i = 0; i < series.x.size(); ++i) {
@@ -167,7 +174,7 @@ class Plot {
     for (std::size_t s = 0; s < std::min(figure_.series.size(), kLegendEntries); ++s) {
       const double y = kTop + 14 + 16 * static_cast<double>(s);
       out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9,
-                  "\" width=\"10\" height=\"10\" fill=\"", kColors[s % kColors.size()], "\"/>\n");
+                  "\" width=\"10\" height=\"10\" fill=\"", color_of(s, figure_.series.size()), "\"/>\n");
       out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "text-anchor=\"end\"");
     }
     return out;

@@ -1,29 +1,15 @@
 #include "lab/sweep/sweep_csv.h"
 
-#include <cmath>
 #include <fstream>
-#include <sstream>
+#include <string>
 
 #include "gluon/check.h"
-#include "gluon/spec.h"
+#include "lab/train/log_cells.h"
 
 namespace gluon::lab {
 namespace {
 
 constexpr std::size_t kResults = 3;  // val, loss, seconds
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream row(line);
-  for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-  return cells;
-}
-
-double number(const std::string& cell, const std::string& origin) {
-  if (cell == "nan" || cell == "-nan") return std::nan("");
-  if (cell == "inf") return HUGE_VAL;
-  return parse_number(cell, origin);
-}
 
 }  // namespace
 
@@ -42,11 +28,12 @@ SweepTable read_sweep_csv(const std::filesystem::path& path) {
     GLUON_CHECK(cells.size() == table.groups.size() + kResults, origin, " has ", cells.size(),
                 " cells, the header ", table.groups.size() + kResults);
     SweepCell cell;
-    for (std::size_t i = 0; i < table.groups.size(); ++i) cell.radii.push_back(number(cells[i], origin));
+    for (std::size_t i = 0; i < table.groups.size(); ++i)
+      cell.radii.push_back(parse_logged(cells[i], origin));
     const std::size_t first = table.groups.size();
-    cell.val = number(cells[first], origin);
-    cell.loss = number(cells[first + 1], origin);
-    cell.seconds = number(cells[first + 2], origin);
+    cell.val = parse_logged(cells[first], origin);
+    cell.loss = parse_logged(cells[first + 1], origin);
+    cell.seconds = parse_logged(cells[first + 2], origin);
     table.cells.push_back(std::move(cell));
   }
   GLUON_CHECK(!table.cells.empty(), "sweep: ", path.string(), " has no finished cell yet");

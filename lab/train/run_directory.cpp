@@ -1,11 +1,11 @@
 #include "lab/train/run_directory.h"
 
-#include <cmath>
 #include <sstream>
 
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
 #include "gluon/spec.h"
+#include "lab/train/log_cells.h"
 
 namespace gluon::lab {
 namespace {
@@ -34,20 +34,6 @@ std::string line_of(const LogRow& row) {
                           row.val ? number_text(*row.val) : "", ',', number_text(row.seconds));
   for (const auto& [role, radius] : row.radii) line += join(",", number_text(radius));
   return line + "\n";
-}
-
-// A number, or what a run that diverged has written instead.
-double parse_logged(const std::string& cell, const std::string& origin) {
-  if (cell == "nan" || cell == "-nan") return std::nan("");
-  if (cell == "inf") return HUGE_VAL;
-  return parse_number(cell, origin);
-}
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::istringstream row(line);
-  for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
-  return cells;
 }
 
 }  // namespace

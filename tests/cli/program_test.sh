@@ -114,7 +114,7 @@ expect 2 "holds neither a run (config.toml) nor a sweep (sweep.csv)" report "$wo
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
 expect 2 "--json must not be the facts of a run" report "$work/run" --json "$work/run/facts.json"
 expect 2 "there is no folder $work/none" report "$work/run" --json "$work/none/report.json"
-expect 2 "--text excludes --out" report "$work/run" --text --out "$work/report.html"
+expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.html"
 expect 2 "runs is required" report
 expect 0 "" report "$work/recorded" --json "$work/report.json"
 grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
