@@ -64,13 +64,15 @@ export class LayerView {
       const layer = run.layers.find((one) => one.name === name);
       return layer ? [{run, index, layer}] : [];
     });
+    const short = title(found[0].layer);
+    const full = short === name || short.startsWith(`${name}:`) ? short : `${short} (${name})`;
     const step = (by: number, text: string, label: string) => h('button', {
       type: 'button', disabled: names[at + by] === undefined, 'aria-label': label,
       click: () => this.open(this.names[at + by], this.names),
     }, text);
     const panels = h('div', {class: 'panels'});
     this.dialog.append(
-      h('header', {}, h('h2', {id: 'layer-title'}, `${title(found[0].layer)} (${name})`), step(-1, '←', 'Layer before'),
+      h('header', {}, h('h2', {id: 'layer-title'}, full), step(-1, '←', 'Layer before'),
         step(1, '→', 'Layer after'),
         h('button', {type: 'button', 'aria-label': 'Close', click: () => this.dialog.close()}, '✕')),
       panels);
