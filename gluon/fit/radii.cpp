@@ -20,19 +20,25 @@ std::string reasons(const TrajectoryFit& fits) {
 
 }  // namespace
 
+double predicted_radius(double l0, double l1, double gradient) {
+  if (l0 == 0) return l1 == 0 ? std::nan("") : 1 / l1;
+  return gradient / (l0 + l1 * gradient);
+}
+
 std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
   std::vector<std::string> order;
   std::map<std::string, Columns> groups;
   for (const LayerFit& layer : fits.layers) {
     const double l0 = layer.fit.l0;
     const double l1 = layer.fit.l1;
-    if (l0 + l1 == 0) continue;  // the gradient never changed: any radius would do
+    const double predicted = predicted_radius(l0, l1, layer.gradient);
+    if (std::isnan(predicted)) continue;
     if (groups.count(layer.group) == 0) order.push_back(layer.group);
     Columns& columns = groups[layer.group];
     columns.l0.push_back(l0);
     columns.l1.push_back(l1);
     columns.gradient.push_back(layer.gradient);
-    columns.predicted.push_back(l0 == 0 ? 1 / l1 : layer.gradient / (l0 + l1 * layer.gradient));
+    columns.predicted.push_back(predicted);
     if (!std::isnan(layer.radius)) columns.used.push_back(layer.radius);
   }
   GLUON_CHECK(!order.empty(), "radii: none of the ", fits.layers.size() + fits.unfitted.size(),

@@ -26,6 +26,9 @@ struct GroupRadius {
   double used = 0;       // the median of the layers' radii; NaN when the samples do not say, as under AdamW
 };
 
+/// t of a layer with these constants; NaN when both are 0: the gradient never changed, and any radius would do.
+double predicted_radius(double l0, double l1, double gradient);
+
 /// One entry per group, in the order of their first layer. Layers whose gradient never changed do not count. Throws
 /// InputError with the reason when nothing is left.
 std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits);

@@ -1,7 +1,6 @@
 #include "lab/train/log_cells.h"
 
 #include <cmath>
-#include <sstream>
 
 #include "gluon/spec.h"
 
@@ -9,8 +8,10 @@ namespace gluon::lab {
 
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
-  std::istringstream row(line);
-  for (std::string cell; std::getline(row, cell, ',');) cells.push_back(cell);
+  std::size_t begin = 0;
+  for (std::size_t comma; (comma = line.find(',', begin)) != std::string::npos; begin = comma + 1)
+    cells.push_back(line.substr(begin, comma - begin));
+  cells.push_back(line.substr(begin));
   return cells;
 }
 

@@ -8,7 +8,7 @@
 
 namespace gluon::lab {
 
-/// The line cut at its commas.
+/// The line cut at its commas; one cell more than there are commas.
 std::vector<std::string> cells_of(const std::string& line);
 
 /// A number, or what a run that diverged has written instead. Throws InputError that names `origin`.

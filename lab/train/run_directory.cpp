@@ -22,16 +22,18 @@ std::string read_text(const fs::path& path) {
 
 constexpr std::size_t kFixedColumns = 5;
 constexpr std::string_view kRadiusPrefix = "radius_";
+constexpr std::string_view kOptimizer = "optimizer";
 
 std::string header(const LogRow& row) {
-  std::string line = "step,tokens,loss,val,seconds";
+  std::string line = join("step,tokens,loss,val,seconds,", kOptimizer);
   for (const auto& [role, radius] : row.radii) line += join(",", kRadiusPrefix, role);
   return line + "\n";
 }
 
 std::string line_of(const LogRow& row) {
-  std::string line = join(row.step, ',', row.tokens, ',', number_text(row.loss), ',',
-                          row.val ? number_text(*row.val) : "", ',', number_text(row.seconds));
+  std::string line =
+      join(row.step, ',', row.tokens, ',', number_text(row.loss), ',', row.val ? number_text(*row.val) : "",
+           ',', number_text(row.seconds), ',', row.optimizer ? number_text(*row.optimizer) : "");
   for (const auto& [role, radius] : row.radii) line += join(",", number_text(radius));
   return line + "\n";
 }
@@ -92,10 +94,15 @@ std::vector<LogRow> RunDirectory::log() const {
                .loss = number(2),
                .val = {},
                .seconds = number(4),
-               .radii = {}};
+               .radii = {},
+               .optimizer = {}};
     if (!cells[3].empty()) row.val = number(3);
     for (std::size_t i = kFixedColumns; i < cells.size(); ++i) {
-      row.radii.emplace_back(names[i].substr(kRadiusPrefix.size()), number(i));
+      if (names[i].starts_with(kRadiusPrefix)) {
+        row.radii.emplace_back(names[i].substr(kRadiusPrefix.size()), number(i));
+      } else if (names[i] == kOptimizer && !cells[i].empty()) {
+        row.optimizer = number(i);
+      }
     }
     rows.push_back(std::move(row));
   }

@@ -1,7 +1,7 @@
 // RunDirectory: what a run leaves behind, in one folder.
 //
 //   config.toml     the resolved config
-//   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, radius_<role>...
+//   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, optimizer, radius_<role>...
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
 //   facts.json      machine, version, data and routing: see lab/train/run_facts.h
 //   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory_csv.h
@@ -26,6 +26,7 @@ struct LogRow {
   std::optional<double> val;
   double seconds = 0;                                 // since the run began, pauses left out
   std::vector<std::pair<std::string, double>> radii;  // by role
+  std::optional<double> optimizer;                    // its share of the step's time, where that is measured
 };
 
 class RunDirectory {
@@ -52,8 +53,8 @@ class RunDirectory {
   /// Appends one row and flushes; the first row of a new log writes the header.
   void append(const LogRow& row);
 
-  /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out. Throws InputError when the
-  /// log cannot be read; a run without one has no rows.
+  /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out, and so are columns it does not
+  /// know. Throws InputError when the log cannot be read; a run without one has no rows.
   std::vector<LogRow> log() const;
 
   /// Drops the rows after `step`, which a killed run wrote beyond its last checkpoint; the seconds of the last row

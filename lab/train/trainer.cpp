@@ -272,10 +272,9 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
     const double speed = static_cast<double>((taken - start) * tokens_per_step()) / seconds;
     if (evaluated) val = evaluate();
     seconds += watch.lap();
-    directory.append(log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds));
-    std::optional<double> share;
-    if (config_.device == "cpu") share = timing_.optimizer / timing_.total();
-    progress.show({taken, config_.steps, summary.loss, val, speed, share,
+    const LogRow row = log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds);
+    directory.append(row);
+    progress.show({taken, config_.steps, summary.loss, val, speed, row.optimizer,
                    estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
     if (taken % config_.save_every == 0 || taken == config_.steps) save();
   }
@@ -363,7 +362,9 @@ LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) 
     sum += entry.radius;
     ++count;
   }
-  LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, {}};
+  LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, {}, {}};
+  // A GPU runs ahead of this process: its share is not known here.
+  if (config_.device == "cpu") row.optimizer = timing_.optimizer / timing_.total();
   for (const auto& [role, sum] : sums)
     row.radii.emplace_back(role, sum.first / static_cast<double>(sum.second));
   return row;

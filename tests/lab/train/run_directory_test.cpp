@@ -23,7 +23,8 @@ LogRow row(int64_t step, std::optional<double> val = std::nullopt) {
           1.0 / static_cast<double>(step),
           val,
           0.5 * static_cast<double>(step),
-          {{"hidden", 0.25}}};
+          {{"hidden", 0.25}},
+          0.125};
 }
 
 TEST(RunDirectory, TheLogHasTheDocumentedColumns) {
@@ -32,7 +33,8 @@ TEST(RunDirectory, TheLogHasTheDocumentedColumns) {
   run.append(row(1));
   run.append(row(2, 0.75));
   EXPECT_EQ(text_of(folder.path() / "run/log.csv"),
-            "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n2,200,0.5,0.75,1,0.25\n");
+            "step,tokens,loss,val,seconds,optimizer,radius_hidden\n"
+            "1,100,1,,0.5,0.125,0.25\n2,200,0.5,0.75,1,0.125,0.25\n");
   EXPECT_EQ(RunDirectory::open(folder.path() / "run").config(), "steps=3\n");
 }
 
@@ -69,9 +71,10 @@ TEST(RunDirectory, TheLogReadsBack) {
   EXPECT_EQ(rows[1].loss, 0.5);
   EXPECT_EQ(rows[1].val, 0.75);
   EXPECT_EQ(rows[1].seconds, 1);
+  EXPECT_EQ(rows[1].optimizer, 0.125);
   EXPECT_EQ(rows[1].radii, (std::vector<std::pair<std::string, double>>{{"hidden", 0.25}}));
   std::ofstream(folder.path() / "run/log.csv", std::ios::app) << "3,4\n";
-  EXPECT_INPUT_ERROR(run.log(), "log.csv line 4 has 2 cells, the header 6");
+  EXPECT_INPUT_ERROR(run.log(), "log.csv line 4 has 2 cells, the header 7");
 }
 
 TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
@@ -81,8 +84,28 @@ TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
   std::ofstream(folder.path() / "run/log.csv", std::ios::app) << "5,50";  // half a line of a killed run
   EXPECT_DOUBLE_EQ(run.rewind(2), 1.0);
   EXPECT_EQ(text_of(folder.path() / "run/log.csv"),
-            "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n2,200,0.5,,1,0.25\n");
+            "step,tokens,loss,val,seconds,optimizer,radius_hidden\n"
+            "1,100,1,,0.5,0.125,0.25\n2,200,0.5,,1,0.125,0.25\n");
   EXPECT_EQ(RunDirectory::create(folder.path() / "empty", "").rewind(7), 0);
+}
+
+TEST(RunDirectory, ALogFromBeforeTheOptimizersShareGoesOn) {
+  const TemporaryFolder folder;
+  RunDirectory run = RunDirectory::create(folder.path() / "run", "");
+  folder.write("run/log.csv", "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n");
+  EXPECT_EQ(run.log().at(0).optimizer, std::nullopt);
+  run.rewind(1);
+  run.append(row(2));
+  EXPECT_EQ(text_of(folder.path() / "run/log.csv"),
+            "step,tokens,loss,val,seconds,optimizer,radius_hidden\n"
+            "1,100,1,,0.5,,0.25\n2,200,0.5,,1,0.125,0.25\n");
+}
+
+TEST(RunDirectory, TheLastCellMayBeEmpty) {
+  const TemporaryFolder folder;
+  RunDirectory run = RunDirectory::create(folder.path() / "run", "");
+  run.append({.step = 1, .tokens = 2, .loss = 3, .val = {}, .seconds = 4, .radii = {}, .optimizer = {}});
+  EXPECT_EQ(run.log().at(0).seconds, 4);
 }
 
 }  // namespace
