@@ -8,7 +8,7 @@ GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),AUTO,OFF)
 PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
 PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
 
-.PHONY: help setup configure build demo test python bench bench-eager format clean
+.PHONY: help setup browser configure build demo test python bench bench-eager format clean
 
 help:
 	@echo "make build | demo | test | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
@@ -16,12 +16,15 @@ help:
 setup:
 	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
+browser:
+	@scripts/setup.sh --browser
+
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
 configure: setup
 	@if [ -f $(BUILD_DIR)/preset ] && [ "$$(cat $(BUILD_DIR)/preset)" != $(PRESET) ]; then \
 	  echo "make: $(BUILD_DIR) was for $$(cat $(BUILD_DIR)/preset), starting anew"; rm -rf $(BUILD_DIR); fi
 	@mkdir -p $(BUILD_DIR) && echo $(PRESET) > $(BUILD_DIR)/preset
-	@cmake --preset $(PRESET) --log-level=WARNING -DGLUON_PYTHON=$(GLUON_PYTHON) -DPython_EXECUTABLE=$(PYTHON_EXECUTABLE)
+	@cmake --preset $(PRESET) --log-level=NOTICE -DGLUON_PYTHON=$(GLUON_PYTHON) -DPython_EXECUTABLE=$(PYTHON_EXECUTABLE)
 
 build: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS)
@@ -33,7 +36,8 @@ demo: configure
 	@$(BUILD_DIR)/examples/quickstart
 	@$(BUILD_DIR)/gluon train --steps 400 --sample 300
 
-test: build
+# Chromium, which only tests need, comes first: configuring looks for it.
+test: browser build
 	@ctest --preset $(PRESET) -j $(JOBS)
 
 # The package where it was built; pip install . puts it beside the other packages.

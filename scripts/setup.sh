@@ -1,35 +1,60 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Gluon on Debian 12, and says what it does. Names of further
 # packages may follow: scripts/setup.sh clang-format
+#
+# --browser also installs Chromium, for the tests of the report's page.
+#
+# The page is bundled from npm packages at build time. Where they, node or Chromium cannot be had, setup says so and goes
+# on: the program is then built without the page, or its browser tests are skipped.
 set -euo pipefail
 
+web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
 packages=(
   build-essential cmake ninja-build git
   libtorch-dev libopenblas-openmp-dev
-  libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev pkg-config
+  libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev libcpp-httplib-dev pkg-config
   libgtest-dev
-  "$@"
 )
+# For the page. Commands count, not packages: node and Chromium may have come from elsewhere.
+optional=()
+command -v node >/dev/null && command -v npm >/dev/null || optional+=(nodejs npm)
+for argument in "$@"; do
+  if [ "$argument" != --browser ]; then
+    packages+=("$argument")
+  elif ! command -v chromium >/dev/null; then
+    optional+=(chromium)
+  fi
+done
 
-# The report's page is bundled from npm packages at build time; without them the program is built without the page.
+apt_install() {
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: need root or sudo to install: $* (GLUON_SKIP_SETUP=1 goes on without)" >&2; return 2; }
+    sudo=(sudo)
+  fi
+  echo "setup: installing $*"
+  "${sudo[@]}" apt-get update -qq || return
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
 install_page_packages() {
-  local web
-  web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
+  cmp -s "$web/package-lock.json" "$web/node_modules/.installed" && return
   if ! command -v npm >/dev/null; then
-    echo "setup: no npm; the page of gluon report will be off"
-  elif ! cmp -s "$web/package-lock.json" "$web/node_modules/.installed"; then
-    echo "setup: installing the packages of the report's page"
-    if npm ci --prefix "$web" --silent >/dev/null 2>&1; then
-      cp "$web/package-lock.json" "$web/node_modules/.installed"
-    else
-      echo "setup: npm ci failed in web/; the page of gluon report will be off"
-    fi
+    echo "setup: the page of gluon report is off: there is no npm"
+    return
+  fi
+  echo "setup: installing the npm packages of the report's page"
+  if npm ci --prefix "$web" --silent --fetch-retries=1 >/dev/null 2>&1; then
+    cp "$web/package-lock.json" "$web/node_modules/.installed"
+  else
+    rm -rf "$web/node_modules"
+    echo "setup: the page of gluon report is off: npm ci failed in web/ (is the npm registry reachable?)"
   fi
 }
-[ "${GLUON_SKIP_SETUP:-0}" = 1 ] || install_page_packages
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "setup: not a Debian system; install these yourself if the build misses them: ${packages[*]}"
+  echo "setup: not a Debian system; install these yourself if the build misses them: ${packages[*]} ${optional[*]}"
+  [ "${GLUON_SKIP_SETUP:-0}" = 1 ] || install_page_packages
   exit 0
 fi
 
@@ -38,19 +63,14 @@ for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
   [ "$status" = "install ok installed" ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
 
 # A machine that brings its own LibTorch (the python package) keeps it.
 if [ "${GLUON_SKIP_SETUP:-0}" = 1 ]; then
-  echo "setup: GLUON_SKIP_SETUP=1, not installing: ${missing[*]}"
+  absent="${missing[*]} ${optional[*]}"
+  [ "$absent" = " " ] || echo "setup: GLUON_SKIP_SETUP=1, not installing: $absent"
   exit 0
 fi
 
-sudo=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: need root or sudo to install: ${missing[*]} (GLUON_SKIP_SETUP=1 goes on without)" >&2; exit 2; }
-  sudo=(sudo)
-fi
-echo "setup: installing ${missing[*]}"
-"${sudo[@]}" apt-get update -qq
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+[ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
+[ ${#optional[@]} -eq 0 ] || apt_install "${optional[@]}" || echo "setup: going on without ${optional[*]}"
+install_page_packages
