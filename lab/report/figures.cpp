@@ -1,5 +1,6 @@
 #include "lab/report/figures.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <map>
@@ -117,6 +118,48 @@ Figure radii_figure(const ReportRun& run) {
   return figure;
 }
 
+Figure optimizer_figure(const ReportRun& run) {
+  Figure figure{.name = file_name(run.name + "-optimizer"),
+                .title = run.name + ": the optimizer's share of a step's time",
+                .x_label = "steps",
+                .y_label = "share"};
+  FigureSeries series{.label = "optimizer"};
+  for (const LogRow& row : run.log) {
+    if (!row.optimizer) continue;
+    series.x.push_back(static_cast<double>(row.step));
+    series.y.push_back(*row.optimizer);
+  }
+  if (!series.x.empty()) figure.series.push_back(std::move(series));
+  return figure;
+}
+
+// A column of the run's courses as a curve; nothing when no value is known.
+void add_course(Figure& figure, const std::string& label, const GroupCourse& course,
+                const std::vector<double>& values) {
+  FigureSeries series{.label = label, .x = {course.steps.begin(), course.steps.end()}, .y = values};
+  if (std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
+    figure.series.push_back(std::move(series));
+}
+
+std::vector<Figure> course_figures(const ReportRun& run) {
+  Figure alignment{.name = file_name(run.name + "-alignment"),
+                   .title = run.name + ": alignment",
+                   .x_label = "steps",
+                   .y_label = "alignment"};
+  Figure radii{.name = file_name(run.name + "-predicted-radii"),
+               .title = run.name + ": predicted and used radii",
+               .x_label = "steps",
+               .y_label = "radius",
+               .log_y = true};
+  for (const GroupCourse& course : run.courses) {
+    const std::string group = course.group.empty() ? "all" : course.group;
+    add_course(alignment, group, course, course.alignment);
+    add_course(radii, group + ", used", course, course.used);
+    add_course(radii, group + ", predicted", course, course.predicted);
+  }
+  return {std::move(alignment), std::move(radii)};
+}
+
 std::string sweep_csv(const SweepTable& table) {
   std::string text;
   for (const std::string& group : table.groups) text += group + ",";
@@ -132,13 +175,15 @@ std::string sweep_csv(const SweepTable& table) {
 
 std::vector<Figure> report_figures(const ReportData& data) {
   std::vector<Figure> figures;
-  Figure loss = loss_figure(data);
-  if (!loss.series.empty()) figures.push_back(std::move(loss));
+  figures.push_back(loss_figure(data));
   for (const ReportRun& run : data.runs) {
     for (const ReportLayer& layer : run.layers) figures.push_back(layer_figure(run, layer));
     for (Figure& figure : block_figures(run)) figures.push_back(std::move(figure));
     if (!run.log.empty() && !run.log.front().radii.empty()) figures.push_back(radii_figure(run));
+    figures.push_back(optimizer_figure(run));
+    for (Figure& figure : course_figures(run)) figures.push_back(std::move(figure));
   }
+  std::erase_if(figures, [](const Figure& figure) { return figure.series.empty(); });
   // Names that differ only in characters a file name cannot have.
   std::map<std::string, int> uses;
   for (Figure& figure : figures) {

@@ -4,6 +4,9 @@
 //   <run>-layer-<layer>        Lhat and L0 + L1 |g|* over the steps
 //   <run>-blocks-<type>        Lhat of all blocks, per type of layer
 //   <run>-radii                radii over the run
+//   <run>-optimizer            the optimizer's share of the step's time
+//   <run>-alignment            alignment, per group of layers
+//   <run>-predicted-radii      predicted and used radii, per group of layers
 //   sweep-<name>               the heatmap (over two groups)
 
 #pragma once

@@ -4,16 +4,27 @@
 
 namespace gluon::lab {
 
-std::string page_with(std::string_view json) {
+namespace {
+
+std::string filled(std::string_view connect, std::string_view json) {
   const std::string_view page = page_template();
-  const auto at = page.find(kDataMarker);
-  if (at == std::string_view::npos) throw std::logic_error("page: the template has no place for the data");
+  const auto policy = page.find(kConnectMarker);
+  const auto data = page.find(kDataMarker);
+  if (data == std::string_view::npos || policy >= data) {
+    throw std::logic_error("page: the template lacks a place for its policy, or for the data behind that");
+  }
+  const auto between = policy + kConnectMarker.size();
   std::string text;
   text.reserve(page.size() + json.size());
-  text += page.substr(0, at);
-  text += json;
-  text += page.substr(at + kDataMarker.size());
+  text.append(page.substr(0, policy)).append(connect).append(page.substr(between, data - between));
+  text.append(json).append(page.substr(data + kDataMarker.size()));
   return text;
 }
+
+}  // namespace
+
+std::string page_with(std::string_view json) { return filled("'none'", json); }
+
+std::string live_page() { return filled("'self'", "null"); }
 
 }  // namespace gluon::lab

@@ -68,8 +68,10 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
     run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ",
                              selection.all, " samples, from warmup and cooldown."));
   }
+  const TrajectoryFit fits = fit_trajectory(selection.trajectory, options);
+  run.courses = group_courses(trajectory, fits);
   try {
-    run.radii = predict_radii(fit_trajectory(selection.trajectory, options));
+    run.radii = predict_radii(fits);
   } catch (const InputError& error) {
     run.notes.push_back(join("No radii are predicted: ", error.what(), "."));
   }

@@ -15,6 +15,7 @@
 
 #include "gluon/fit/fit.h"
 #include "gluon/fit/radii.h"
+#include "lab/report/group_course.h"
 #include "lab/report/layer_place.h"
 #include "lab/sweep/sweep_csv.h"
 #include "lab/train/run_directory.h"
@@ -42,6 +43,7 @@ struct ReportRun {
   Estimator estimator = Estimator::kUnknown;
   std::vector<ReportLayer> layers;
   std::vector<GroupRadius> radii;
+  std::vector<GroupCourse> courses;
   std::vector<std::string> notes;  // what is missing or left out, in sentences
 };
 

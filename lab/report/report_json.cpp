@@ -37,11 +37,30 @@ Json curve(const std::vector<LogRow>& rows, const std::vector<double>& values, s
           {"value", column(values, kept, short_number)}};
 }
 
+// One value per step of a course, which has no tokens and seconds.
+Json course_curve(const GroupCourse& course, const std::vector<double>& values, std::size_t limit) {
+  const std::vector<std::size_t> kept = thin(values, limit);
+  return {{"step", column(course.steps, kept, [](int64_t step) { return step; })},
+          {"value", column(values, kept, short_number)}};
+}
+
+Json courses_json(const std::vector<GroupCourse>& courses, const ReportLimits& limits) {
+  Json json = Json::array();
+  for (const GroupCourse& course : courses) {
+    json.push_back({{"group", course.group},
+                    {"alignment", course_curve(course, course.alignment, limits.log_points)},
+                    {"used", course_curve(course, course.used, limits.log_points)},
+                    {"predicted", course_curve(course, course.predicted, limits.log_points)}});
+  }
+  return json;
+}
+
 Json log_json(const std::vector<LogRow>& log, const ReportLimits& limits) {
   std::vector<LogRow> evaluated;
-  std::vector<double> val, loss;
+  std::vector<double> val, loss, optimizer;
   for (const LogRow& row : log) {
     loss.push_back(row.loss);
+    optimizer.push_back(row.optimizer.value_or(Sample::kMissing));
     if (!row.val) continue;
     evaluated.push_back(row);
     val.push_back(*row.val);
@@ -56,6 +75,7 @@ Json log_json(const std::vector<LogRow>& log, const ReportLimits& limits) {
   }
   return {{"loss", curve(log, loss, limits.log_points)},
           {"val", curve(evaluated, val, limits.log_points)},
+          {"optimizer", curve(log, optimizer, limits.log_points)},
           {"radii", radii}};
 }
 
@@ -77,9 +97,7 @@ Json layer_json(const ReportLayer& layer, const ReportLimits& limits) {
                {"unmoved", layer.unmoved},
                {"step", column(layer.samples, kept, [](const Sample& sample) { return sample.step; })},
                {"smoothness", values(&Sample::smoothness)},
-               {"gradient", values(&Sample::gradient)},
-               {"alignment", values(&Sample::alignment)},
-               {"radius", values(&Sample::radius)}};
+               {"gradient", values(&Sample::gradient)}};
   if (layer.fit) {
     json["fit"] = {{"L0", layer.fit->l0},
                    {"L1", layer.fit->l1},
@@ -116,7 +134,8 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
           {"notes", run.notes},
           {"log", log_json(run.log, limits)},
           {"layers", layers},
-          {"radii", radii_json(run.radii)}};
+          {"radii", radii_json(run.radii)},
+          {"courses", courses_json(run.courses, limits)}};
 }
 
 Json sweep_json(const ReportSweep& sweep) {

@@ -2,6 +2,9 @@
 import type {Report, Run} from './data.ts';
 import {h, section} from './element.ts';
 
+// Kept when the section is made anew.
+const opened = new Map<string, boolean>();
+
 function facts(run: Run): HTMLElement {
   const list = h('dl');
   const add = (name: string, value: string | number | undefined) => {
@@ -21,7 +24,9 @@ function facts(run: Run): HTMLElement {
 export function aboutSection(report: Report): HTMLElement | null {
   if (report.runs.length === 0) return null;
   return section('about', 'What was run', 'Routing says which layers follow which rule.',
-    ...report.runs.map((run, i) => h('details', {open: i === 0}, h('summary', {}, run.name), facts(run),
+    ...report.runs.map((run, i) => h('details', {open: opened.get(run.name) ?? i === 0, toggle: (event) => {
+      opened.set(run.name, (event.target as HTMLDetailsElement).open);
+    }}, h('summary', {}, run.name), facts(run),
       ...(run.facts?.routing ? [h('h3', {}, 'Routing'), h('pre', {tabindex: 0}, run.facts.routing)] : []),
       ...(run.config ? [h('h3', {}, 'Config'), h('pre', {class: 'config', tabindex: 0}, run.config)] : []),
       ...run.notes.map((note) => h('p', {class: 'note'}, note)))));

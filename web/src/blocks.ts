@@ -1,7 +1,8 @@
 // Lhat by block and type of layer: how smoothness changes with depth.
 import {drawChart} from './chart.ts';
-import type {Layer, Report, Run} from './data.ts';
-import {h, section, select} from './element.ts';
+import {measured, type Layer, type Report, type Run} from './data.ts';
+import {h, section, select, selectRun} from './element.ts';
+import type {Section} from './section.ts';
 import {rampColor} from './theme.ts';
 
 interface Choice {
@@ -24,34 +25,36 @@ function choices(run: Run): Choice[] {
   ];
 }
 
-export function blocksSection(report: Report): HTMLElement | null {
-  const runs = report.runs.filter((run) => run.layers.length > 0);
+export function blocksSection(first: Report): Section | null {
+  let runs = measured(first);
   if (runs.length === 0) return null;
-  let run = runs[0];
-  let list = choices(run);
-  let at = 0;
+  let chosenRun = 0;
+  let chosen = 0;
   let logY = true;
   const place = h('div');
   const draw = () => {
-    const choice = list[at];
-    drawChart(place, choice.layers.map((layer, i) => ({label: choice.label(layer), x: layer.step, y: layer.smoothness,
-      color: rampColor(i, choice.layers.length)})), {id: 'blocks', xLabel: 'steps', yLabel: 'Lhat', logY, height: 360});
+    const {layers, label} = choices(runs[chosenRun])[chosen];
+    drawChart(place, layers.map((layer, i) => ({label: label(layer), x: layer.step, y: layer.smoothness,
+      color: rampColor(i, layers.length)})), {id: 'blocks', xLabel: 'steps', yLabel: 'Lhat', logY, height: 360});
   };
-  const options = (): [string, string][] => list.map((choice, i) => [String(i), choice.text]);
   const picker = h('span');
-  const pick = () => picker.replaceChildren(select('layers', options(), (value) => { at = Number(value); draw(); }));
+  const pick = () => picker.replaceChildren(select('layers',
+    choices(runs[chosenRun]).map((choice, i) => [String(i), choice.text]), (value) => { chosen = Number(value); draw(); }));
   const controls = h('div', {class: 'controls'},
-    ...(runs.length > 1 ? [select('run', runs.map((one, i) => [String(i), one.name]), (value) => {
-      run = runs[Number(value)];
-      list = choices(run);
-      at = 0;
+    ...selectRun(runs, (index) => {
+      chosenRun = index;
+      chosen = 0;
       pick();
       draw();
-    })] : []),
+    }),
     picker,
     select('scale', [['log', 'log'], ['linear', 'linear']], (value) => { logY = value === 'log'; draw(); }));
   pick();
   queueMicrotask(draw);
-  return section('blocks', 'Smoothness by block and type', 'Lhat along the run, one line per block or per type of layer.',
-    controls, place);
+  const element = section('blocks', 'Smoothness by block and type',
+    'Lhat along the run, one line per block or per type of layer.', controls, place);
+  return {element, update: (report) => {
+    runs = measured(report);
+    draw();
+  }};
 }

@@ -71,6 +71,14 @@ function axis(label: string, scale: string, size: number): uPlot.Axis {
   };
 }
 
+// Charts in which the reader has chosen a part; newer data does not take it away.
+const zoomed = new WeakSet<uPlot>();
+
+function showAll(chart: uPlot): void {
+  zoomed.delete(chart);
+  chart.setData(chart.data, true);
+}
+
 // Arrow keys move the pointer, + and - zoom around it, 0 and Escape show everything again.
 function keys(chart: uPlot, event: KeyboardEvent): boolean {
   const x = chart.data[0];
@@ -83,51 +91,76 @@ function keys(chart: uPlot, event: KeyboardEvent): boolean {
     const clamped = Math.min(Math.max(index, 0), x.length - 1);
     chart.setCursor({left: chart.valToPos(x[clamped], 'x'), top: chart.bbox.height / devicePixelRatio / 2});
   };
-  const zoom = (factor: number) => chart.setScale('x', {
-    min: Math.max(middle - (middle - min) * factor, x[0]),
-    max: Math.min(middle + (max - middle) * factor, x[x.length - 1]),
-  });
+  const zoom = (factor: number) => {
+    zoomed.add(chart);
+    chart.setScale('x', {
+      min: Math.max(middle - (middle - min) * factor, x[0]),
+      max: Math.min(middle + (max - middle) * factor, x[x.length - 1]),
+    });
+  };
   switch (event.key) {
     case 'ArrowLeft': move(at - step); return true;
     case 'ArrowRight': move(at + step); return true;
     case '+': case '=': zoom(0.6); return true;
     case '-': zoom(1 / 0.6); return true;
-    case '0': case 'Escape': chart.setData(chart.data, true); return event.key === '0';
+    case '0': case 'Escape': showAll(chart); return event.key === '0';
     default: return false;
   }
 }
 
-/** Draws `series` into `place`, over what was there. */
+// What is in a place, and what has to be the same for newer data to go into the same chart.
+const placed = new WeakMap<HTMLElement, {chart: uPlot; frame: HTMLElement; kind: string; forget: () => void}>();
+
+/** Takes the chart out of `place`, if there is one. */
+export function removeChart(place: HTMLElement): void {
+  placed.get(place)?.forget();
+  placed.delete(place);
+  place.replaceChildren();
+}
+
+/** Draws `series` into `place`, over what was there; newer data of the same series leaves the zoom as it is. */
 export function drawChart(place: HTMLElement, series: Series[], options: ChartOptions): void {
   const logY = options.logY ?? false;
-  place.dispatchEvent(new Event('chart-removed'));
-  place.replaceChildren();
-  const parts = series.map((one) => points(one, logY)).filter(([x]) => x.length > 0);
-  if (parts.length === 0 || parts.every(([, y]) => y.every((value) => value === null))) {
+  const shown = series.filter((one) => one.x.some((x, i) => x !== null && one.y[i] !== null));
+  if (shown.length === 0) {
+    removeChart(place);
     place.append(h('p', {class: 'empty'}, 'Nothing to show here.'));
     return;
   }
-  const shown = series.filter((one) => one.x.some((x) => x !== null));
-  const height = options.height ?? 320;
+  const parts = shown.map((one) => points(one, logY));
+  const data = uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData;
+  const counts = parts.map(([, y]) => y.filter((value) => value !== null).length).join(',');
+  const kind = JSON.stringify([options, shown.map((one) => [one.label, one.color, one.style, one.x.length < 2])]);
+  const before = placed.get(place);
+  if (before?.kind === kind) {
+    before.frame.dataset.points = counts;
+    const keep = zoomed.has(before.chart);
+    before.chart.setData(data, !keep);
+    if (keep) before.chart.redraw();
+    return;
+  }
+  removeChart(place);
   const frame = h('div', {
-    class: 'chart', tabindex: 0, role: 'group', 'data-chart': options.id,
-    'data-points': parts.map(([, y]) => y.filter((value) => value !== null).length).join(','),
+    class: 'chart', tabindex: 0, role: 'group', 'data-chart': options.id, 'data-points': counts,
     'aria-label': `${options.yLabel} over ${options.xLabel}: ${shown.map((one) => one.label).join(', ')}. ` +
       'Arrow keys read values, plus and minus zoom, zero shows everything.',
   });
   place.append(frame);
+  const height = options.height ?? 320;
   const narrow = frame.clientWidth < 480;
   const chart = new uPlot({
     width: Math.max(frame.clientWidth, 200), height: narrow ? Math.min(height, 260) : height,
     scales: {x: {time: false}, ...(logY ? {log: {distr: 3}} : {})},
     axes: [axis(options.xLabel, 'x', 34), axis(options.yLabel, logY ? 'log' : 'y', narrow ? 44 : 56)],
     cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, focus: {prox: 24}},
+    hooks: {setSelect: [(self) => { if (self.select.width > 0 || self.select.height > 0) zoomed.add(self); }]},
     focus: {alpha: 0.35},
     legend: {live: true},
     series: [{label: options.xLabel, value: (_, value) => (value == null ? '–' : short(value))},
       ...shown.map((one) => style(one, logY))],
-  }, uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData, frame);
+  }, data, frame);
   drawn[options.id] = chart;
+  chart.over.addEventListener('dblclick', () => zoomed.delete(chart));
   frame.addEventListener('keydown', (event) => {
     if (keys(chart, event)) event.preventDefault();
   });
@@ -135,11 +168,11 @@ export function drawChart(place: HTMLElement, series: Series[], options: ChartOp
     if (frame.clientWidth > 0) chart.setSize({width: frame.clientWidth, height: chart.height});
   });
   resized.observe(frame);
-  const forget = onThemeChange(() => chart.redraw(false));
-  place.addEventListener('chart-removed', () => {
+  const forgetTheme = onThemeChange(() => chart.redraw(false));
+  placed.set(place, {chart, frame, kind, forget: () => {
     resized.disconnect();
-    forget();
+    forgetTheme();
     chart.destroy();
     delete drawn[options.id];
-  }, {once: true});
+  }});
 }

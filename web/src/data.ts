@@ -30,8 +30,6 @@ export interface Layer {
   step: number[];
   smoothness: Value[];
   gradient: Value[];
-  alignment: Value[];
-  radius: Value[];
 }
 
 export interface GroupRadius {
@@ -42,6 +40,19 @@ export interface GroupRadius {
   gradient: number;
   predicted: number;
   used: Value;
+}
+
+interface StepCurve {
+  step: number[];
+  value: Value[];
+}
+
+/** The median over the layers of a group at each sampled step. */
+export interface GroupCourse {
+  group: string;
+  alignment: StepCurve;
+  used: StepCurve;
+  predicted: StepCurve;
 }
 
 export interface Facts {
@@ -61,9 +72,10 @@ export interface Run {
   facts: Facts | null;
   estimator: string;
   notes: string[];
-  log: {loss: Curve; val: Curve; radii: Record<string, Curve>};
+  log: {loss: Curve; val: Curve; optimizer: Curve; radii: Record<string, Curve>};
   layers: Layer[];
   radii: GroupRadius[];
+  courses: GroupCourse[];
 }
 
 export interface Sweep {
@@ -79,8 +91,14 @@ export interface Report {
   sweeps: Sweep[];
 }
 
-export function readReport(): Report {
-  return JSON.parse(document.getElementById('data')!.textContent!) as Report;
+/** What the page was made with; null on a live page, which asks for its data. */
+export function readReport(): Report | null {
+  return JSON.parse(document.getElementById('data')!.textContent!) as Report | null;
+}
+
+/** The runs in which smoothness was measured. */
+export function measured(report: Report): Run[] {
+  return report.runs.filter((run) => run.layers.length > 0);
 }
 
 /** L0 + L1 |g|* at each sample: what the fit says Lhat is. */

@@ -27,6 +27,12 @@ export function select(label: string, options: [string, string][], changed: (val
   return h('label', {}, `${label} `, list);
 }
 
+/** One of several runs, by its number; none to choose, no drop-down. */
+export function selectRun(runs: {name: string}[], changed: (index: number) => void): HTMLElement[] {
+  if (runs.length < 2) return [];
+  return [select('run', runs.map((run, i) => [String(i), run.name]), (value) => changed(Number(value)))];
+}
+
 export function table(headings: string[], rows: Child[][]): HTMLElement {
   return h('div', {class: 'scroll'}, h('table', {},
     h('thead', {}, h('tr', {}, ...headings.map((text, i) =>

@@ -1,5 +1,5 @@
 // One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, each run beside the others.
-import {drawChart} from './chart.ts';
+import {drawChart, removeChart} from './chart.ts';
 import {fitted, title, type Layer, type Report, type Run} from './data.ts';
 import {h} from './element.ts';
 import {number, percent} from './format.ts';
@@ -44,11 +44,11 @@ function drawRun(panel: HTMLElement, run: Run, layer: Layer, index: number): voi
 }
 
 export class LayerView {
-  private readonly dialog = h('dialog', {id: 'layer', 'aria-labelledby': 'layer-title'});
+  readonly dialog = h('dialog', {id: 'layer', 'aria-labelledby': 'layer-title'});
   private names: string[] = [];
 
-  constructor(private readonly report: Report) {
-    document.body.append(this.dialog);
+  /** `report` may be replaced by a newer one; an open dialog stands still. */
+  constructor(public report: Report) {
     this.dialog.addEventListener('click', (event) => {
       if (event.target === this.dialog) this.dialog.close();
     });
@@ -85,9 +85,7 @@ export class LayerView {
   }
 
   private clear(): void {
-    for (const place of this.dialog.querySelectorAll('.panels > div > div')) {
-      place.dispatchEvent(new Event('chart-removed'));
-    }
+    for (const chart of this.dialog.querySelectorAll('.chart')) removeChart(chart.parentElement!);
     this.dialog.replaceChildren();
   }
 }

@@ -1,8 +1,9 @@
 // All layers at a glance: a grid of small multiples to filter and sort.
-import {title, type Layer, type Report, type Run} from './data.ts';
-import {h, section, select} from './element.ts';
+import {measured, title, type Layer, type Report} from './data.ts';
+import {h, section, select, selectRun} from './element.ts';
 import {number, percent} from './format.ts';
 import {LayerView} from './layer_view.ts';
+import type {Section} from './section.ts';
 import {smallMultiple} from './small_multiple.ts';
 
 type Order = 'network' | 'L1' | 'mseRel' | 'violations' | 'name';
@@ -35,42 +36,53 @@ function card(layer: Layer, open: () => void): HTMLElement {
       : [h('span', {}, `not fitted: ${layer.unfitted}`)]));
 }
 
-export function layersSection(report: Report): HTMLElement | null {
-  const runs = report.runs.filter((run) => run.layers.length > 0);
+export function layersSection(first: Report): Section | null {
+  let runs = measured(first);
   if (runs.length === 0) return null;
-  const view = new LayerView(report);
-  let run: Run = runs[0];
+  const view = new LayerView(first);
+  let chosenRun = 0;
   let order: Order = 'network';
   let filter = '';
+  let shownNames: string[] = [];
   const grid = h('div', {class: 'grid'});
   const count = h('output', {'aria-live': 'polite'});
-  const cards = new Map<Layer, HTMLElement>();
+  let cards = new Map<Layer, HTMLElement>();
   const draw = () => {
+    const {layers} = runs[chosenRun];
     const wanted = filter.toLowerCase();
-    const list = sorted(run.layers, order).filter((layer) =>
+    const list = sorted(layers, order).filter((layer) =>
       `${layer.name} ${title(layer)} ${layer.group}`.toLowerCase().includes(wanted));
-    const names = list.map((layer) => layer.name);
     grid.replaceChildren(...list.map((layer) => {
       // The order of the neighbours is asked for at the click: it changes with filter and sort.
       if (!cards.has(layer)) cards.set(layer, card(layer, () => view.open(layer.name, shownNames)));
       return cards.get(layer)!;
     }));
-    shownNames = names;
-    count.textContent = `${list.length} of ${run.layers.length} layers`;
+    shownNames = list.map((layer) => layer.name);
+    count.textContent = `${list.length} of ${layers.length} layers`;
   };
-  let shownNames: string[] = [];
   const search = h('input', {type: 'search', placeholder: 'name, group or type', id: 'filter', input: () => {
     filter = search.value;
     draw();
   }});
   const controls = h('div', {class: 'controls'},
-    ...(runs.length > 1 ? [select('run', runs.map((one, i) => [String(i), one.name]), (value) => {
-      run = runs[Number(value)];
+    ...selectRun(runs, (index) => {
+      chosenRun = index;
       draw();
-    })] : []),
+    }),
     h('label', {}, 'filter ', search),
     select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count);
   draw();
-  return section('layers', 'Layers', 'Measured Lhat (blue) and the fit L0 + L1 |g|* (dark) over the run, each from 0 ' +
-    'to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid);
+  const element = section('layers', 'Layers', 'Measured Lhat (blue) and the fit L0 + L1 |g|* (dark) over the run, each ' +
+    'from 0 to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid,
+  view.dialog);
+  return {element, update: (report) => {
+    runs = measured(report);
+    cards = new Map();
+    view.report = report;
+    const focused = grid.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.layer : undefined;
+    const top = grid.scrollTop;
+    draw();
+    grid.scrollTop = top;
+    if (focused !== undefined) grid.querySelector<HTMLElement>(`[data-layer="${CSS.escape(focused)}"]`)?.focus();
+  }};
 }

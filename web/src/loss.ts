@@ -1,8 +1,9 @@
 // Training and validation loss of all runs.
 import {drawChart, type Series} from './chart.ts';
-import type {Curve, Report} from './data.ts';
+import type {Curve, Report, Run} from './data.ts';
 import {h, section, select, table} from './element.ts';
 import {number, short} from './format.ts';
+import type {Section} from './section.ts';
 import {runColor} from './theme.ts';
 
 type Axis = 'step' | 'tokens' | 'seconds';
@@ -22,18 +23,31 @@ function knows(curve: Curve, axis: Axis): boolean {
   return curve[axis].some((x) => x !== null && x > 0);
 }
 
-export function lossSection(report: Report): HTMLElement | null {
-  const runs = report.runs.filter((run) => run.log.loss.step.length > 0);
+function logged(report: Report): Run[] {
+  return report.runs.filter((run) => run.log.loss.step.length > 0);
+}
+
+function lossTable(runs: Run[]): HTMLElement {
+  const rows = runs.map((run) => [run.name, short(lastOf(run.log.loss.step) ?? 0),
+    number(lastOf(run.log.loss.value)), number(lastOf(run.log.val.value)), number(least(run.log.val)),
+    number(lastOf(run.log.loss.seconds))]);
+  return table(['run', 'steps', 'training, last', 'validation, last', 'validation, least', 'seconds'], rows);
+}
+
+export function lossSection(first: Report): Section | null {
+  let report = first;
+  const runs = logged(first);
   if (runs.length === 0) return null;
   const shown = new Set(runs.map((run) => run.name));
   let axis: Axis = 'step';
   let logY = false;
   const place = h('div');
+  const numbers = h('div');
   const draw = () => {
     const series: Series[] = [];
-    runs.forEach((run) => {
+    for (const run of logged(report)) {
       const stroke = runColor(report.runs.indexOf(run));
-      if (!shown.has(run.name)) return;
+      if (!shown.has(run.name)) continue;
       const {loss, val} = run.log;
       if (loss.value.some((value) => value !== null) && knows(loss, axis)) {
         series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, color: stroke, style: 'faint'});
@@ -41,9 +55,10 @@ export function lossSection(report: Report): HTMLElement | null {
       if (val.value.length && knows(val, axis)) {
         series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, color: stroke});
       }
-    });
+    }
     const label = kAxes.find(([key]) => key === axis)![1];
     drawChart(place, series, {id: 'loss', xLabel: label, yLabel: 'loss', logY, height: 380});
+    numbers.replaceChildren(lossTable(logged(report)));
   };
   const picks = runs.map((run) => {
     const box = h('input', {type: 'checkbox', checked: true, change: () => {
@@ -60,10 +75,11 @@ export function lossSection(report: Report): HTMLElement | null {
     select('over', axes, (value) => { axis = value as Axis; draw(); }),
     select('scale', [['linear', 'linear'], ['log', 'log']], (value) => { logY = value === 'log'; draw(); }),
     ...(runs.length > 1 ? picks : []));
-  const rows = runs.map((run) => [run.name, short(lastOf(run.log.loss.step) ?? 0),
-    number(lastOf(run.log.loss.value)), number(lastOf(run.log.val.value)), number(least(run.log.val)),
-    number(lastOf(run.log.loss.seconds))]);
   queueMicrotask(draw);
-  return section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to see everything again.',
-    controls, place, table(['run', 'steps', 'training, last', 'validation, last', 'validation, least', 'seconds'], rows));
+  const element = section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to see ' +
+    'everything again.', controls, place, numbers);
+  return {element, update: (newer) => {
+    report = newer;
+    draw();
+  }};
 }

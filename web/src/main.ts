@@ -1,24 +1,58 @@
 // The page: its sections in order, those without data left out.
 import {aboutSection} from './about.ts';
 import {blocksSection} from './blocks.ts';
-import {readReport} from './data.ts';
+import {removeChart} from './chart.ts';
+import {courseSection} from './course.ts';
+import {readReport, type Report} from './data.ts';
 import {h} from './element.ts';
 import {layersSection} from './layers.ts';
+import {follow} from './live.ts';
 import {lossSection} from './loss.ts';
-import {courseSection, normsSection, radiiSection} from './radii.ts';
+import {normsSection} from './norms.ts';
+import {radiiSection} from './radii.ts';
+import {remade, type Section, type SectionMaker} from './section.ts';
 import {sweepSection} from './sweep.ts';
 import {themeButton} from './theme.ts';
 
-const report = readReport();
-const sections = [lossSection, layersSection, blocksSection, normsSection, radiiSection, courseSection, sweepSection,
-  aboutSection].map((make) => make(report)).filter((section) => section !== null);
+const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, remade(normsSection), remade(radiiSection),
+  courseSection, remade(sweepSection), remade(aboutSection)];
 
-const names = [...report.runs, ...report.sweeps].map((one) => one.name);
-document.title = `${names.join(', ')} – Gluon report`;
-const links = sections.map((section) => h('a', {href: `#${section.id}`}, section.querySelector('h2')!.textContent!));
-const fit = `Fits: lambda ${report.fit.lambda}${report.fit.l0Zero ? ', L0 = 0' : ''}` +
-  `${report.fit.skipFirst ? `, without the first ${report.fit.skipFirst} samples` : ''}`;
-document.body.prepend(
-  h('header', {class: 'top'}, h('h1', {}, names.join(', ')), h('nav', {'aria-label': 'Sections'}, ...links), themeButton()),
-  h('main', {}, ...sections),
-  h('footer', {}, `Made by gluon ${report.version}. ${fit}.`));
+const heading = h('h1');
+const nav = h('nav', {'aria-label': 'Sections'});
+const live = h('output', {id: 'live', 'aria-live': 'polite'});
+const main = h('main');
+const footer = h('footer');
+
+let sections: Section[] = [];
+let shape = '';
+
+// What sections are there and what can be chosen in them depends on nothing else.
+function shapeOf({runs, sweeps}: Report): string {
+  return JSON.stringify([runs.map((run) => [run.name, run.log.loss.step.length > 0, run.log.val.step.length > 0,
+    run.layers.map((layer) => layer.name), run.radii.length, run.courses.length]), sweeps.length]);
+}
+
+function build(report: Report): void {
+  for (const chart of main.querySelectorAll('.chart')) removeChart(chart.parentElement!);
+  sections = kMakers.map((make) => make(report)).filter((section) => section !== null);
+  main.replaceChildren(...sections.map((section) => section.element));
+  const names = [...report.runs, ...report.sweeps].map((one) => one.name).join(', ');
+  document.title = `${names} – Gluon report`;
+  heading.textContent = names;
+  nav.replaceChildren(...sections.map(({element}) => h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
+  const fit = `Fits: lambda ${report.fit.lambda}${report.fit.l0Zero ? ', L0 = 0' : ''}` +
+    `${report.fit.skipFirst ? `, without the first ${report.fit.skipFirst} samples` : ''}`;
+  footer.textContent = `Made by gluon ${report.version}. ${fit}.`;
+}
+
+function show(report: Report): void {
+  const next = shapeOf(report);
+  if (next === shape) sections.forEach((section) => section.update(report));
+  else build(report);
+  shape = next;
+}
+
+const embedded = readReport();
+document.body.prepend(h('header', {class: 'top'}, heading, nav, ...(embedded ? [] : [live]), themeButton()), main, footer);
+if (embedded) show(embedded);
+else follow(show, (words) => { if (live.textContent !== words) live.textContent = words; });

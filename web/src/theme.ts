@@ -46,6 +46,14 @@ export function runColor(index: number): string {
   return kRunColors[index % kRunColors.length];
 }
 
+const kGroups = ['hidden', 'embedding', 'head', 'conv', 'vector', 'scalar'];
+
+/** The same colour for a group of layers in every chart. */
+export function groupColor(group: string): string {
+  const index = kGroups.indexOf(group);
+  return runColor(index < 0 ? 0 : index);
+}
+
 /** `index` of `count` on a ramp from blue over green to orange: depth in a network. */
 export function rampColor(index: number, count: number): string {
   const share = count > 1 ? index / (count - 1) : 0;

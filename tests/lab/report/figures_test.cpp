@@ -1,5 +1,7 @@
 #include "lab/report/figures.h"
 
+#include <cmath>
+
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
@@ -8,7 +10,10 @@ namespace {
 
 ReportData small_report() {
   ReportRun run{.name = "runs/a"};
-  run.log = {{.step = 1, .loss = 5, .val = 4.5, .radii = {{"hidden", 0.1}}}};
+  run.log = {{.step = 1, .loss = 5, .val = 4.5, .radii = {{"hidden", 0.1}}, .optimizer = 0.2}};
+  run.courses = {
+      {.group = "hidden", .steps = {1}, .alignment = {0.5}, .used = {0.1}, .predicted = {0.3}},
+      {.group = "adam", .steps = {1}, .alignment = {0.7}, .used = {std::nan("")}, .predicted = {0.4}}};
   for (const char* name : {"h.0.q/x", "h.0.q:x"}) {
     ReportLayer layer{.name = name, .place = {0, "q"}, .fit = Fit{.l0 = 1, .l1 = 2}};
     layer.samples = {{.step = 1, .smoothness = 3, .gradient = 1}};
@@ -22,14 +27,27 @@ TEST(Figures, NamesAreFileNamesAndDiffer) {
   std::vector<std::string> names;
   for (const Figure& figure : figures) names.push_back(figure.name);
   EXPECT_EQ(names, (std::vector<std::string>{"loss", "runs_a-layer-h.0.q_x", "runs_a-layer-h.0.q_x-2",
-                                             "runs_a-blocks-q", "runs_a-radii"}));
+                                             "runs_a-blocks-q", "runs_a-radii", "runs_a-optimizer",
+                                             "runs_a-alignment", "runs_a-predicted-radii"}));
   EXPECT_EQ(figures[1].title, "h.0.q/x: L0 = 1, L1 = 2, relative MSE 0");
   EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
 }
 
+TEST(Figures, GroupsOverTheRun) {
+  const std::vector<Figure> figures = report_figures(small_report());
+  EXPECT_EQ(figure_csv(figures[5]), "series,x,y\noptimizer,1,0.2\n");
+  EXPECT_EQ(figure_csv(figures[6]), "series,x,y\nhidden,1,0.5\nadam,1,0.7\n");
+  EXPECT_EQ(figure_csv(figures[7]),
+            "series,x,y\n\"hidden, used\",1,0.1\n\"hidden, predicted\",1,0.3\n\"adam, predicted\",1,0.4\n");
+}
+
+TEST(Figures, WithoutDataThereAreNone) {
+  EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty());
+}
+
 TEST(Figures, AreWrittenOnceIntoAFolderOfTheirOwn) {
   const TemporaryFolder folder;
-  EXPECT_EQ(write_figures(small_report(), folder.path() / "figures"), 6u);
+  EXPECT_EQ(write_figures(small_report(), folder.path() / "figures"), 9u);
   for (const char* file : {"loss.svg", "loss.csv", "runs_a-radii.svg", "sweep-grid.svg", "sweep-grid.csv"}) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures" / file)) << file;
   }

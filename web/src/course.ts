@@ -1,0 +1,66 @@
+// What changed over the run: radii, predicted and used, alignment, the optimizer's share of time.
+import {drawChart, type Series} from './chart.ts';
+import type {GroupCourse, Report, Run, Value} from './data.ts';
+import {h, section} from './element.ts';
+import type {Section} from './section.ts';
+import {groupColor, runColor} from './theme.ts';
+
+interface Line {
+  label: string;
+  x: number[];
+  y: Value[];
+  style?: Series['style'];
+}
+
+interface Panel {
+  id: string;
+  heading: string;
+  about: string;
+  yLabel: string;
+  logY?: boolean;
+  lines: (run: Run) => Line[];
+}
+
+const groupName = (course: GroupCourse) => course.group || 'all';
+
+const kPanels: Panel[] = [
+  {id: 'radius', heading: 'Radii', about: 'With their schedule, the mean over the layers of a role.', yLabel: 'radius', logY: true,
+    lines: (run) => Object.entries(run.log.radii).map(([role, curve]) => ({label: role, x: curve.step, y: curve.value}))},
+  {id: 'predicted', heading: 'Predicted and used radii', yLabel: 'radius', logY: true,
+    about: 'Predicted (dashed): |g|* / (L0 + L1 |g|*) at each sample; the median over the layers of a group.',
+    lines: (run) => run.courses.flatMap((course) => [
+      {label: `${groupName(course)}, used`, x: course.used.step, y: course.used.value},
+      {label: `${groupName(course)}, predicted`, x: course.predicted.step, y: course.predicted.value, style: 'dashed' as const},
+    ])},
+  {id: 'alignment', heading: 'Alignment', yLabel: 'alignment',
+    about: 'Of each step with the gradient: 1 goes straight down. The median over the layers of a group.',
+    lines: (run) => run.courses.map((course) =>
+      ({label: groupName(course), x: course.alignment.step, y: course.alignment.value}))},
+  {id: 'optimizer', heading: "The optimizer's share of time", about: 'Of each step; not measured on a GPU.', yLabel: 'share of time',
+    lines: (run) => [{label: 'optimizer', x: run.log.optimizer.step, y: run.log.optimizer.value}]},
+];
+
+// Colours are groups of layers in one run, and runs where there are several.
+function seriesOf(panel: Panel, report: Report): Series[] {
+  const known = report.runs.map((run) => panel.lines(run).filter((line) => line.y.some((value) => value !== null)));
+  const several = known.filter((lines) => lines.length > 0).length > 1;
+  return known.flatMap((lines, index) => lines.map((line) => ({...line,
+    label: several ? `${report.runs[index].name}, ${line.label}` : line.label,
+    color: several ? runColor(index) : groupColor(line.label.replace(/, .*/, ''))})));
+}
+
+export function courseSection(first: Report): Section | null {
+  const places = new Map(kPanels.filter((panel) => seriesOf(panel, first).length > 0).map((panel) => [panel, h('div')]));
+  if (places.size === 0) return null;
+  const update = (report: Report) => {
+    for (const [panel, place] of places) {
+      drawChart(place, seriesOf(panel, report),
+        {id: panel.id, xLabel: 'steps', yLabel: panel.yLabel, logY: panel.logY, height: 280});
+    }
+  };
+  queueMicrotask(() => update(first));
+  const element = section('course', 'Over the run', 'How far the layers moved, how straight, and at what cost.',
+    h('div', {class: 'panels'}, ...[...places].map(([panel, place]) =>
+      h('div', {}, h('h3', {}, panel.heading), h('p', {class: 'about'}, panel.about), place))));
+  return {element, update};
+}
