@@ -16,5 +16,6 @@ void add_theory(CLI::App& app);
 void add_sweep(CLI::App& app);
 void add_train(CLI::App& app);
 void add_tune(CLI::App& app);
+void add_watch(CLI::App& app);
 
 }  // namespace gluon::cli

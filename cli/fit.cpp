@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/fit_options.h"
 #include "gluon/check.h"
 #include "gluon/smoothness/trajectory.h"
 
@@ -102,13 +103,7 @@ void add_fit(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   command->add_option("path", *path, "Run directory, smoothness.csv or a log of the paper's authors")
       ->required();
-  command
-      ->add_option("--lambda", options->lambda,
-                   "Extra weight of samples above L0 + L1 |g|*; 0: least squares")
-      ->capture_default_str();
-  command->add_flag("--l0-zero", options->l0_zero, "Keep L0 at 0 and fit L1 alone");
-  command->add_option("--skip-first", options->skip_first, "Leave out the first N samples of each layer")
-      ->capture_default_str();
+  add_fit_options(*command, *options);
   command->add_flag("--json", *json, "Print JSON");
   command->callback([path, options, json] { run(*path, *options, *json); });
 }

@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   gluon::cli::add_data(app);
   gluon::cli::add_fit(app);
   gluon::cli::add_report(app);
+  gluon::cli::add_watch(app);
   gluon::cli::add_theory(app);
   gluon::cli::add_bench(app);
   try {

@@ -3,11 +3,13 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/fit_options.h"
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
 #include "lab/report/figures.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
+#include "lab/report/tensorboard.h"
 #include "lab/report/text_report.h"
 
 namespace gluon::cli {
@@ -20,6 +22,7 @@ struct ReportCommand {
   std::string out = "report.html";
   std::string json;
   std::string figures;
+  std::string tensorboard;
   bool text = false;
   FitOptions fit;
 };
@@ -33,7 +36,9 @@ void check_target(const std::string& flag, const fs::path& path) {
 }
 
 void report(const ReportCommand& command, bool out_given) {
-  const bool page = !command.text && (out_given || (command.json.empty() && command.figures.empty()));
+  const bool page =
+      !command.text &&
+      (out_given || (command.json.empty() && command.figures.empty() && command.tensorboard.empty()));
   if (page) {
     check_target("--out", command.out);
     const std::string extension = fs::path(command.out).extension().string();
@@ -54,6 +59,11 @@ void report(const ReportCommand& command, bool out_given) {
   if (!command.figures.empty()) {
     const std::size_t written = lab::write_figures(data, command.figures);
     std::cout << "wrote " << written << " figures to " << command.figures << '\n';
+  }
+  if (!command.tensorboard.empty()) {
+    const std::size_t written = lab::write_tensorboard(data, command.tensorboard);
+    std::cout << "wrote " << written << (written == 1 ? " run" : " runs") << " to " << command.tensorboard
+              << "; tensorboard --logdir " << command.tensorboard << " shows them\n";
   }
   if (!page && command.json.empty()) return;
   const std::string json = lab::report_json(data);
@@ -83,11 +93,9 @@ void add_report(CLI::App& app) {
                       "Write the page's data to this file; the page then only with --out");
   command->add_option("--figures", options->figures,
                       "Write each chart as SVG and CSV into this new folder; the page then only with --out");
-  command->add_option("--lambda", options->fit.lambda, "Extra weight of samples above L0 + L1 |g|*")
-      ->capture_default_str();
-  command->add_flag("--l0-zero", options->fit.l0_zero, "Keep L0 at 0 and fit L1 alone");
-  command->add_option("--skip-first", options->fit.skip_first, "Leave out the first N samples of each layer")
-      ->capture_default_str();
+  command->add_option("--tensorboard", options->tensorboard,
+                      "Write scalars for TensorBoard into this new folder; the page then only with --out");
+  add_fit_options(*command, options->fit);
   command->callback([options, out] { report(*options, out->count() > 0); });
 }
 

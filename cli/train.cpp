@@ -8,6 +8,10 @@
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
 #include "gluon/check.h"
+#include "gluon/checkpoint/safetensors.h"
+#include "lab/report/page.h"
+#include "lab/report/report_json.h"
+#include "lab/train/event_file.h"
 #include "lab/train/experiment.h"
 #include "lab/train/run_facts.h"
 #include "lab/train/sample.h"
@@ -20,6 +24,8 @@ struct TrainCommand {
   lab::TrainConfig config;
   std::string config_file;
   bool resume = false;
+  bool report = false;
+  bool tensorboard = false;
   int64_t sample = 0;  // tokens to write at the end
 };
 
@@ -43,6 +49,26 @@ void print_summary(const lab::TrainConfig& config, const lab::Experiment& experi
     std::cout << "  go on with        gluon train --resume --out " << run.string() << '\n';
 }
 
+// A resumed run goes on with the event file it has.
+void add_event_log(lab::RunDirectory& directory, bool asked) {
+  const std::filesystem::path path = directory.path() / lab::kEventFile;
+  if (!asked && !std::filesystem::exists(path)) return;
+  auto events = std::make_shared<std::optional<lab::EventLog>>();
+  directory.on_append([events, path, &directory](const lab::LogRow& row) {
+    if (*events) {
+      (*events)->append(row);
+    } else {
+      events->emplace(path, directory.log());  // rewound to the checkpoint by now
+    }
+  });
+}
+
+void write_page(const std::filesystem::path& run) {
+  const lab::ReportData data = lab::collect_report(std::span(&run, 1));
+  write_text_atomically(run / "report.html", lab::page_with(lab::report_json(data)));
+  std::cout << "  report            " << (run / "report.html").string() << '\n';
+}
+
 void train(CLI::App& command, TrainCommand& options) {
   lab::TrainConfig& config = options.config;
   GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
@@ -52,6 +78,7 @@ void train(CLI::App& command, TrainCommand& options) {
     read_config(command, options.config_file);
   }
   config.validate();
+  if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   const lab::Experiment experiment = lab::make_experiment(config);
   lab::Trainer trainer(config, experiment.model, experiment.dataset);
 
@@ -76,6 +103,7 @@ void train(CLI::App& command, TrainCommand& options) {
                                        .precision = trainer.precision(),
                                        .data = experiment.dataset->describe(),
                                        .routing = trainer.optimizer().routing_report()}));
+  add_event_log(directory, options.tensorboard);
   if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
   std::cout << resolved << "\ndata: " << experiment.dataset->describe()
             << "\nprecision: " << trainer.precision() << "\n\n"
@@ -89,6 +117,7 @@ void train(CLI::App& command, TrainCommand& options) {
     std::cout << "\na sample:\n" << lab::sample_text(finished, {.count = options.sample}) << '\n';
   }
   print_summary(config, experiment, trainer, summary, path);
+  if (options.report) write_page(path);
 }
 
 }  // namespace
@@ -108,6 +137,14 @@ void add_train(CLI::App& app) {
       ->configurable(false)
       ->group("Run");
   command->add_flag("--resume", options->resume, "Go on with the run in --out")
+      ->configurable(false)
+      ->group("Run");
+  command->add_flag("--report", options->report, "Write the page RUN/report.html at the end (gluon report)")
+      ->configurable(false)
+      ->group("Run");
+  command
+      ->add_flag("--tensorboard", options->tensorboard,
+                 "Write scalars for TensorBoard into the run directory")
       ->configurable(false)
       ->group("Run");
   command->callback([command, options] { train(*command, *options); });

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/fit_options.h"
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
@@ -137,11 +138,7 @@ void add_tune(CLI::App& app) {
   CLI::App* command = app.add_subcommand("tune", "Radii from the smoothness a run has recorded");
   auto options = std::make_shared<TuneCommand>();
   command->add_option("run", options->run, "Run directory")->required();
-  command->add_option("--lambda", options->fit.lambda, "Weight of samples above the line")
-      ->capture_default_str();
-  command->add_flag("--l0-zero", options->fit.l0_zero, "Fit L1 alone, L0 = 0");
-  command->add_option("--skip-first", options->fit.skip_first, "Samples of each layer to leave out")
-      ->capture_default_str();
+  add_fit_options(*command, options->fit);
   command->add_option("--out", options->out, "Config for the next run (default: RUN/tuned.toml)");
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { tune(*options); });

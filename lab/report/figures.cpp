@@ -1,7 +1,6 @@
 #include "lab/report/figures.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -9,19 +8,12 @@
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
 #include "gluon/spec.h"
+#include "lab/report/output_folder.h"
 
 namespace gluon::lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A name that is a file name everywhere.
-std::string file_name(const std::string& text) {
-  std::string name;
-  for (const unsigned char c : text)
-    name += std::isalnum(c) || c == '.' || c == '-' || c == '_' ? static_cast<char>(c) : '_';
-  return name;
-}
 
 Figure loss_figure(const ReportData& data) {
   Figure figure{.name = "loss", .title = "Loss", .x_label = "steps", .y_label = "loss"};
@@ -193,11 +185,7 @@ std::vector<Figure> report_figures(const ReportData& data) {
 }
 
 std::size_t write_figures(const ReportData& data, const fs::path& folder) {
-  GLUON_CHECK(!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)),
-              "report: --figures needs a new or empty folder, got ", folder.string());
-  std::error_code error;
-  fs::create_directories(folder, error);
-  GLUON_CHECK(!error, "report: cannot make ", folder.string(), ": ", error.message());
+  make_output_folder("--figures", folder);
   std::size_t written = 0;
   const auto write = [&](const std::string& name, const std::string& svg, const std::string& csv) {
     write_text_atomically(folder / (name + ".svg"), svg);

@@ -74,6 +74,7 @@ void RunDirectory::append(const LogRow& row) {
   file << line_of(row);
   file.close();
   GLUON_CHECK(file, "run: cannot write ", log.string());
+  if (appended_) appended_(row);
 }
 
 std::vector<LogRow> RunDirectory::log() const {

@@ -5,6 +5,8 @@
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
 //   facts.json      machine, version, data and routing: see lab/train/run_facts.h
 //   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory_csv.h
+//   report.html     with --report: see lab/report/page.h
+//   events.out.tfevents.gluon  with --tensorboard: see lab/train/event_file.h
 //
 // A folder that already holds a run is never overwritten: it is resumed or refused.
 
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +56,9 @@ class RunDirectory {
   /// Appends one row and flushes; the first row of a new log writes the header.
   void append(const LogRow& row);
 
+  /// Calls `appended` after each row from now on.
+  void on_append(std::function<void(const LogRow&)> appended) { appended_ = std::move(appended); }
+
   /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out, and so are columns it does not
   /// know. Throws InputError when the log cannot be read; a run without one has no rows.
   std::vector<LogRow> log() const;
@@ -65,6 +71,7 @@ class RunDirectory {
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
 
   std::filesystem::path path_;
+  std::function<void(const LogRow&)> appended_;
 };
 
 /// runs/<stem>-1, -2, ...: the first that does not exist.

@@ -111,6 +111,15 @@ expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$wo
 [ ! -e "$work/report.json" ] || { echo "FAILED: a refused report was written"; failed=$((failed + 1)); }
 expect 2 "is given twice" report "$work/run" "$work/run/." --text
 expect 2 "holds neither a run (config.toml) nor a sweep (sweep.csv)" report "$work/run/checkpoint" --text
+expect 2 "needs a new or empty folder" report "$work/recorded" --tensorboard "$work/figures"
+expect 0 "wrote 1 run to $work/board" report "$work/recorded" --tensorboard "$work/board"
+[ -s "$work/board/recorded/events.out.tfevents.gluon" ] || { echo "FAILED: events are missing"; failed=$((failed + 1)); }
+expect 2 "--tensorboard needs a run" report "$work/sweep" --tensorboard "$work/board2"
+expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --tensorboard --out "$work/events"
+before=$(wc -c <"$work/events/events.out.tfevents.gluon")
+expect 0 "finished after 4 steps" train --resume --out "$work/events" --steps 4
+after=$(wc -c <"$work/events/events.out.tfevents.gluon")
+[ "$after" -gt "$before" ] || { echo "FAILED: a resumed run left its events behind"; failed=$((failed + 1)); }
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
 expect 2 "--json must not be the facts of a run" report "$work/run" --json "$work/run/facts.json"
 expect 2 "there is no folder $work/none" report "$work/run" --json "$work/none/report.json"
@@ -118,11 +127,21 @@ expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.h
 expect 2 "runs is required" report
 expect 0 "" report "$work/recorded" --json "$work/report.json"
 grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
+expect 2 "--host 0.0.0.0 lets other machines in" watch "$work/recorded" --host 0.0.0.0
+expect 2 "--token must have at least 16 characters, got 3" watch "$work/recorded" --host 0.0.0.0 --token abc
+expect 2 "--port must be in 0..65535" watch "$work/recorded" --port 70000
+expect 2 "--port" watch "$work/recorded" --port http
+expect 2 "runs is required" watch
 # The page, or the word that it is off.
 if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); then
   expect 0 "1 run, " report "$work/recorded" --out "$work/report.html"
   expect 2 "--out must end in .html" report "$work/recorded" --out "$work/recorded/log.csv"
+  expect 0 "report            $work/shown/report.html" train "${small[@]}" --report --out "$work/shown"
+  grep -q '"routing":' "$work/shown/report.html" || { echo "FAILED: train --report wrote no page"; failed=$((failed + 1)); }
+  expect 2 "watch: $work/missing does not exist" watch "$work/missing"
 else
+  expect 2 "the page is off" train "${small[@]}" --report --out "$work/shown"
+  expect 2 "the page is off" watch "$work/recorded"
   [[ "$page" == *"the page is off"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
 fi
 

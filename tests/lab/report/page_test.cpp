@@ -1,21 +1,13 @@
 #include "lab/report/page.h"
 
 #include "tests/expect_error.h"
+#include "tests/lab/report/watched_run.h"
 
 namespace gluon::lab {
 namespace {
 
-// Built with the page or without: both have to behave.
-bool has_page() {
-  try {
-    return !page_template().empty();
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
 TEST(Page, HoldsTheDataAndAsksForNothingElse) {
-  if (!has_page()) GTEST_SKIP() << "built without the page";
+  GLUON_PAGE_OR_SKIP();
   const std::string page = page_with(R"({"runs": []})");
   EXPECT_NE(page.find(R"(<script id="data" type="application/json">{"runs": []}</script>)"),
             std::string::npos);
@@ -28,7 +20,7 @@ TEST(Page, HoldsTheDataAndAsksForNothingElse) {
 }
 
 TEST(Page, ALivePageHasNoDataAndAsksItsServer) {
-  if (!has_page()) GTEST_SKIP() << "built without the page";
+  GLUON_PAGE_OR_SKIP();
   const std::string page = live_page();
   EXPECT_NE(page.find(R"(<script id="data" type="application/json">null</script>)"), std::string::npos);
   EXPECT_NE(page.find("connect-src 'self'"), std::string::npos);
@@ -36,7 +28,7 @@ TEST(Page, ALivePageHasNoDataAndAsksItsServer) {
 }
 
 TEST(Page, SaysThatItIsOff) {
-  if (has_page()) GTEST_SKIP() << "built with the page";
+  if (built_with_page()) GTEST_SKIP() << "built with the page";
   EXPECT_INPUT_ERROR((void)page_with("{}"), "the page is off");
   EXPECT_INPUT_ERROR((void)live_page(), "the page is off");
 }

@@ -1,0 +1,90 @@
+#include "lab/report/watch_server.h"
+
+#include <httplib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "gluon/check.h"
+
+namespace gluon::lab {
+namespace {
+
+constexpr std::size_t kThreads = 64;  // they mostly wait
+constexpr int kBacklog = 512;
+constexpr time_t kPatience = 2;  // seconds a connection may say nothing
+
+WatchRequest request_of(const httplib::Request& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string bearer = request.get_header_value("Authorization");
+  return {
+      .method = request.method,
+      .path = request.path,
+      .host = request.get_header_value("Host"),
+      .token = bearer.starts_with(kBearer) ? bearer.substr(kBearer.size()) : request.get_param_value("token"),
+      .known = request.get_header_value("If-None-Match")};
+}
+
+void send(const WatchAnswer& answer, httplib::Response& response) {
+  response.status = answer.status;
+  response.set_content(*answer.body, answer.type);
+  if (!answer.tag.empty()) response.set_header("ETag", answer.tag);
+  if (answer.status == 405) response.set_header("Allow", "GET, HEAD");
+}
+
+}  // namespace
+
+struct WatchServer::Listener {
+  httplib::Server server;
+  std::thread thread;
+  socket_t socket = INVALID_SOCKET;
+  int port = 0;
+};
+
+WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options)
+    : listener_(std::make_unique<Listener>()) {
+  options.validate();
+  httplib::Server& server = listener_->server;
+  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  // One request per connection: idle ones would keep a thread each.
+  server.set_keep_alive_max_count(1);
+  server.set_keep_alive_timeout(kPatience);
+  server.set_read_timeout(kPatience);
+  server.set_write_timeout(kPatience);
+  // The default would share a port with another server.
+  server.set_socket_options([listener = listener_.get()](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    listener->socket = socket;
+  });
+  server.set_default_headers({{"Cache-Control", "no-store"},
+                              {"X-Content-Type-Options", "nosniff"},
+                              {"X-Frame-Options", "DENY"},
+                              {"Referrer-Policy", "no-referrer"}});
+  // Before any routing of the library's own: it reads no body and looks for no file.
+  server.set_pre_routing_handler([&answers](const httplib::Request& request, httplib::Response& response) {
+    send(answers.answer(request_of(request)), response);
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  errno = 0;
+  const bool bound = options.port == 0 ? (listener_->port = server.bind_to_any_port(options.host)) > 0
+                                       : server.bind_to_port(options.host, options.port);
+  if (options.port != 0) listener_->port = options.port;
+  GLUON_CHECK(bound, "watch: cannot listen on ", options.host, " port ", options.port, ": ",
+              errno == 0 ? "no address of this machine" : std::strerror(errno),
+              "; choose another --port (0 takes a free one) or --host");
+  // The library lets 5 connections wait; the kernel would make the others of a crowd try again, seconds later.
+  ::listen(listener_->socket, kBacklog);
+  listener_->thread = std::thread([&server] { server.listen_after_bind(); });
+  while (!server.is_running()) std::this_thread::yield();  // stop() before that would be lost
+}
+
+WatchServer::~WatchServer() {
+  listener_->server.stop();
+  listener_->thread.join();
+}
+
+int WatchServer::port() const { return listener_->port; }
+
+}  // namespace gluon::lab

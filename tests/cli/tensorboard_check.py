@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Event files of gluon, read by TensorBoard's own readers: tensorboard_check.py PROGRAM
+
+Trains a few steps, then compares what TensorBoard reads with log.csv and smoothness.csv. Says "skipped" where TensorBoard
+is not installed; needs no TensorFlow.
+"""
+
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+
+EVENTS = "events.out.tfevents.gluon"
+
+
+def number(event_value):
+    """Of a scalar as it was written, or as TensorBoard's loader has converted it."""
+    if event_value.HasField("simple_value"):
+        return event_value.simple_value
+    from tensorboard.util import tensor_util
+    return float(tensor_util.make_ndarray(event_value.tensor))
+
+
+def loaded(path):
+    """{tag: {step: value}} by the loader that `tensorboard` itself uses, which checks every checksum."""
+    from tensorboard.backend.event_processing import event_file_loader
+    found = {}
+    for event in event_file_loader.EventFileLoader(path).Load():
+        for value in event.summary.value:
+            found.setdefault(value.tag, {})[event.step] = number(value)
+    return found
+
+
+def accumulated(folder):
+    """The same by the reader that scripts use."""
+    from tensorboard.backend.event_processing import event_accumulator as accumulators
+    events = accumulators.EventAccumulator(folder, size_guidance={accumulators.SCALARS: 0})
+    events.Reload()
+    return {tag: {scalar.step: scalar.value for scalar in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def logged(run):
+    """{tag: {step: value}} as log.csv says."""
+    tags = {"loss": "loss/training", "val": "loss/validation", "optimizer": "time/optimizer"}
+    expected = {}
+    for row in rows(os.path.join(run, "log.csv")):
+        for column, cell in row.items():
+            tag = "radius/" + column[len("radius_"):] if column.startswith("radius_") else tags.get(column)
+            if tag and cell:
+                expected.setdefault(tag, {})[int(row["step"])] = float(cell)
+    return expected
+
+
+def sampled(run):
+    """The same of smoothness.csv."""
+    expected = {}
+    for row in rows(os.path.join(run, "smoothness.csv")):
+        for column in ("smoothness", "gradient", "alignment"):
+            if row[column]:
+                expected.setdefault(f"{column}/{row['layer']}", {})[int(row["step"])] = float(row[column])
+    return expected
+
+
+def compare(name, found, expected):
+    assert sorted(found) == sorted(expected), f"{name}: tags {sorted(found)}, expected {sorted(expected)}"
+    for tag, values in expected.items():
+        assert sorted(found[tag]) == sorted(values), f"{name}: {tag} at steps {sorted(found[tag])}"
+        for step, value in values.items():
+            assert abs(found[tag][step] - value) <= 1e-6 * abs(value), f"{name}: {tag} at step {step}"
+    print(f"{name}: {len(expected)} tags, {sum(map(len, expected.values()))} scalars")
+
+
+def main():
+    try:
+        import tensorboard
+    except ImportError:
+        print("skipped: tensorboard is not installed for " + sys.executable)
+        return
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, "run")
+        shape = "--layers 1 --width 32 --heads 2 --seq 32 --batch 4 --steps 12 --eval-every 4 --smoothness-every 3"
+        subprocess.run([program, "train", *shape.split(), "--tensorboard", "--out", run], check=True, stdout=subprocess.DEVNULL)
+        board = os.path.join(folder, "board")
+        subprocess.run([program, "report", run, "--tensorboard", board], check=True, stdout=subprocess.DEVNULL)
+        compare("train --tensorboard, loader", loaded(os.path.join(run, EVENTS)), logged(run))
+        compare("train --tensorboard, accumulator", accumulated(run), logged(run))
+        both = {**logged(run), **sampled(run)}
+        compare("report --tensorboard, loader", loaded(os.path.join(board, "run", EVENTS)), both)
+        compare("report --tensorboard, accumulator", accumulated(os.path.join(board, "run")), both)
+    print("tensorboard", tensorboard.__version__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+#include "lab/report/watch_answers.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lab/report/watch_server.h"
+#include "tests/expect_error.h"
+#include "tests/lab/report/watched_run.h"
+
+namespace gluon::lab {
+namespace {
+
+WatchRequest get(const std::string& path) {
+  return {.method = "GET", .path = path, .host = "127.0.0.1:7007"};
+}
+
+TEST(WatchAnswers, ThePageAndItsData) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "");
+  const WatchAnswer page = answers.answer(get("/"));
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.type, "text/html; charset=utf-8");
+  EXPECT_NE(page.body->find("connect-src 'self'"), std::string::npos);
+  const WatchAnswer data = answers.answer(get("/data.json"));
+  EXPECT_EQ(data.status, 200);
+  EXPECT_EQ(nlohmann::json::parse(*data.body)["runs"][0]["log"]["loss"]["value"],
+            (std::vector<double>{5, 4}));
+}
+
+TEST(WatchAnswers, DataIsSentOnceUntilItChanges) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "");
+  WatchRequest request = get("/data.json");
+  request.known = answers.answer(request).tag;
+  EXPECT_NE(request.known, "");
+  EXPECT_EQ(answers.answer(request).status, 304);
+  EXPECT_EQ(*answers.answer(request).body, "");
+  run.append("3,24,3,,3\n");
+  // It rests before it reads again; the tag tells when it has.
+  WatchAnswer data = answers.answer(request);
+  for (int i = 0; data.status == 304 && i < 3000; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    data = answers.answer(request);
+  }
+  EXPECT_EQ(data.status, 200);
+  EXPECT_NE(data.tag, request.known);
+  EXPECT_NE(data.body->find("[5.0,4.0,3.0]"), std::string::npos);
+}
+
+TEST(WatchAnswers, ARunThatHasJustBegun) {
+  GLUON_PAGE_OR_SKIP();
+  const TemporaryFolder folder;
+  folder.write("config.toml", "steps=2\n");
+  WatchAnswers answers({folder.path()}, {}, "");
+  const WatchAnswer data = answers.answer(get("/data.json"));
+  EXPECT_EQ(data.status, 202);
+  EXPECT_NE(data.body->find("waiting: "), std::string::npos);
+}
+
+TEST(WatchAnswers, DamagedFilesLeaveTheLastGoodData) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "");
+  const WatchAnswer before = answers.answer(get("/data.json"));
+  run.append("nonsense\n");
+  EXPECT_EQ(*answers.answer(get("/data.json")).body, *before.body);
+}
+
+TEST(WatchAnswers, NothingElseIsThere) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "");
+  for (const char* path :
+       {"/log.csv", "/../log.csv", "//", "/data.json/", "/./data.json", "", "data.json", "/config.toml"}) {
+    EXPECT_EQ(answers.answer(get(path)).status, 404) << path;
+  }
+  for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", ""}) {
+    WatchRequest request = get("/data.json");
+    request.method = method;
+    EXPECT_EQ(answers.answer(request).status, 405) << method;
+  }
+}
+
+TEST(WatchAnswers, OnlyToLoopbackNamesWithoutAToken) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "");
+  const auto status = [&](const std::string& host) {
+    return answers.answer({.method = "GET", .path = "/", .host = host}).status;
+  };
+  for (const char* host : {"localhost", "localhost:7007", "127.0.0.1", "127.9.9.9:1", "[::1]:7007", ""})
+    EXPECT_EQ(status(host), 200) << host;
+  for (const char* host :
+       {"evil.example", "evil.example:7007", "127.0.0.1.evil.example", "192.168.1.1", "[::2]", "["})
+    EXPECT_EQ(status(host), 403) << host;
+}
+
+TEST(WatchAnswers, ATokenOpensIt) {
+  GLUON_PAGE_OR_SKIP();
+  const WatchedRun run;
+  WatchAnswers answers({run.path()}, {}, "a-token-of-some-length");
+  WatchRequest request{.method = "GET", .path = "/data.json", .host = "machine.example"};
+  EXPECT_EQ(answers.answer(request).status, 401);
+  for (const char* wrong : {"a-token-of-some-lengtH", "a-token-of-some-length ", "a"}) {
+    request.token = wrong;
+    EXPECT_EQ(answers.answer(request).status, 401) << wrong;
+  }
+  request.token = "a-token-of-some-length";
+  EXPECT_EQ(answers.answer(request).status, 200);
+}
+
+TEST(WatchAnswers, SaysWhatItCannotWatch) {
+  GLUON_PAGE_OR_SKIP();
+  EXPECT_INPUT_ERROR(WatchAnswers({"/nonexistent/run"}, {}, ""), "watch: /nonexistent/run does not exist");
+  EXPECT_INPUT_ERROR(WatchAnswers({}, {}, ""), "watch: name at least one run");
+}
+
+TEST(WatchOptions, OtherMachinesNeedAToken) {
+  const auto check = [](const std::string& host, const std::string& token, int port = 7007) {
+    WatchOptions{.host = host, .port = port, .token = token}.validate();
+  };
+  check("127.0.0.1", "");
+  check("::1", "");
+  check("localhost", "");
+  check("0.0.0.0", "0123456789abcdef");
+  for (const char* host : {"0.0.0.0", "::", "192.168.1.2", "machine.example", "127.0.0.1.evil.example", ""})
+    EXPECT_INPUT_ERROR(check(host, ""), "lets other machines in: give the --token they have to know");
+  EXPECT_INPUT_ERROR(check("0.0.0.0", "short"), "--token must have at least 16 characters, got 5");
+  EXPECT_INPUT_ERROR(check("0.0.0.0", "0123456789abcdef&x=1"), "so that it can stand in an address");
+  EXPECT_INPUT_ERROR(check("127.0.0.1", "", 65536),
+                     "--port must be in 0..65535 (0 takes a free one), got 65536");
+}
+
+}  // namespace
+}  // namespace gluon::lab
