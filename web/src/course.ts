@@ -60,7 +60,7 @@ export function courseSection(first: Report): Section | null {
   };
   queueMicrotask(() => update(first));
   const element = section('course', 'Over the run', 'How far the layers moved, how straight, and at what cost.',
-    h('div', {class: 'panels'}, ...[...places].map(([panel, place]) =>
+    h('div', {class: 'panels wide'}, ...[...places].map(([panel, place]) =>
       h('div', {}, h('h3', {}, panel.heading), h('p', {class: 'about'}, panel.about), place))));
   return {element, update};
 }

@@ -72,8 +72,8 @@ export function layersSection(first: Report): Section | null {
     h('label', {}, 'filter ', search),
     select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count);
   draw();
-  const element = section('layers', 'Layers', 'Measured Lhat (blue) and the fit L0 + L1 |g|* (dark) over the run, each ' +
-    'from 0 to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid,
+  const element = section('layers', 'Layers', 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each from ' +
+    '0 to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid,
   view.dialog);
   return {element, update: (report) => {
     runs = measured(report);

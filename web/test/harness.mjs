@@ -1,0 +1,100 @@
+// What the browser tests share: runs to show, a page of its own for each test, and the count of what passed.
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {chromium} from 'playwright-core';
+
+export const [program, executablePath, sharedData] = process.argv.slice(2);
+if (!executablePath) throw new Error('usage: node page_test.mjs PROGRAM CHROMIUM [SHARED_DATA]');
+export const folder = mkdtempSync(join(tmpdir(), 'gluon-page-'));
+
+const kColumns = 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius';
+
+/** |g|* of layer i at sample k; Lhat = (i + 1) |g|*, so that L0 = 0 and L1 = i + 1. */
+export const gradient = (k, i) => 1 + ((k * 7 + i) % 13);
+
+export function writeSamples(path, layers, samples) {
+  const rows = [kColumns];
+  for (let k = 0; k < samples; ++k) {
+    for (let i = 0; i < layers; ++i) {
+      const g = gradient(k, i);
+      rows.push(`${k * 50},blocks.${i >> 2}.t${i % 4}.weight,hidden,spectral,exact,same_batch,,1,${(i + 1) * g},${g},,` +
+        `${(k + i) / 100},0.1`);
+    }
+  }
+  writeFileSync(path, `${rows.join('\n')}\n`);
+}
+
+/** A run with a log of `steps` rows, an evaluation at every tenth, and samples of 8 layers. */
+export function writeRun(name, steps) {
+  const path = join(folder, name);
+  mkdirSync(path);
+  writeFileSync(join(path, 'config.toml'), `steps=${steps}\n`);
+  const rows = ['step,tokens,loss,val,seconds,optimizer,radius_head,radius_hidden'];
+  for (let k = 1; k <= steps; ++k) rows.push(logLine(k));
+  writeFileSync(join(path, 'log.csv'), `${rows.join('\n')}\n`);
+  writeSamples(join(path, 'smoothness.csv'), 8, 20);
+  return path;
+}
+
+export const logLine = (k) => `${k},${k * 64},${10 / k},${k % 10 === 0 ? 12 / k : ''},${k / 4},${0.1 + (k % 3) / 10},${1 / k},0.1`;
+
+/** The page that gluon report makes of `runs`. */
+export function makePage(name, ...runs) {
+  const page = join(folder, `${name}.html`);
+  execFileSync(program, ['report', ...runs, '--out', page]);
+  return `file://${page}`;
+}
+
+const browser = await chromium.launch({executablePath,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync']});
+let passed = 0;
+let failed = 0;
+
+/** Each test has a page of its own; errors, warnings and requests to anyone else on it are failures. */
+export async function test(name, address, run, view = {width: 1440, height: 900}) {
+  const complaints = [];
+  const page = await browser.newPage({viewport: view});
+  page.on('console', (message) => complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('request', (request) => {
+    const url = request.url();
+    if (!url.startsWith('data:') && !url.startsWith(new URL('.', address).href)) complaints.push(`request to ${url}`);
+  });
+  try {
+    const start = performance.now();
+    await page.goto(address);
+    await page.waitForSelector('[data-chart]');
+    await run(page, performance.now() - start, complaints);
+    assert.deepEqual(complaints, []);
+    ++passed;
+  } catch (error) {
+    ++failed;
+    console.log(`FAILED: ${name}: ${error.stack}`);
+  }
+  await page.close();
+}
+
+/** The columns of a chart: its x, then each series. */
+export const columns = (page, chart) => page.evaluate((id) => globalThis.gluonCharts[id].data.map((column) => [...column]), chart);
+
+export const xRange = (page, chart) => page.evaluate((id) => {
+  const {min, max} = globalThis.gluonCharts[id].scales.x;
+  return [min, max];
+}, chart);
+
+/** Runs the tests and ends the process with 1 when one has failed. */
+export async function main(tests) {
+  try {
+    await tests();
+  } catch (error) {
+    ++failed;
+    console.log(`FAILED: ${error.stack}`);
+  }
+  await browser.close();
+  rmSync(folder, {recursive: true});
+  console.log(`${passed} passed, ${failed} failed`);
+  process.exit(failed === 0 ? 0 : 1);
+}

@@ -1,0 +1,56 @@
+// gluon watch in headless Chromium: node live_test.mjs PROGRAM CHROMIUM
+//
+// Watches a run that grows while its page is open.
+import assert from 'node:assert/strict';
+import {spawn} from 'node:child_process';
+import {appendFileSync} from 'node:fs';
+import {join} from 'node:path';
+import {columns, logLine, main, program, test, writeRun, xRange} from './harness.mjs';
+
+/** The server and its address, once it has said it. */
+async function watch(run) {
+  const server = spawn(program, ['watch', run, '--port', '0'], {stdio: ['ignore', 'pipe', 'inherit']});
+  let said = '';
+  for await (const bytes of server.stdout) {
+    said += bytes;
+    const address = /http:\S+/.exec(said);
+    if (address) return {server, address: address[0]};
+  }
+  throw new Error(`gluon watch ended: ${said}`);
+}
+
+main(async () => {
+  const run = writeRun('live', 20);
+  const {server, address} = await watch(run);
+  const ended = new Promise((resolve) => server.once('exit', resolve));
+  const losses = (page, steps) => page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
+  try {
+    await test('a page grows with its run and keeps what was chosen', address, async (page, _, complaints) => {
+      await losses(page, 20);
+      assert.equal(await page.locator('#live').innerText(), 'live');
+      await page.fill('#filter', 't3');
+      await page.locator('[data-chart=blocks]').focus();
+      await page.keyboard.press('ArrowRight');
+      await page.keyboard.press('+');
+      const zoomed = await xRange(page, 'blocks');
+      const chart = await page.locator('[data-chart=loss]').elementHandle();
+
+      for (let k = 21; k <= 25; ++k) appendFileSync(join(run, 'log.csv'), `${logLine(k)}\n`);
+      await losses(page, 25);
+      assert.deepEqual((await columns(page, 'loss'))[0].slice(-1), [25]);
+      assert.equal(await page.locator('[data-chart=loss]').getAttribute('data-points'), '25,2');
+      assert.deepEqual(await xRange(page, 'loss'), [1, 25]);
+      assert.deepEqual(await xRange(page, 'blocks'), zoomed);
+      assert.equal(await page.locator('.card').count(), 2);
+      assert.ok(await chart.evaluate((element) => element.isConnected), 'the chart was made anew');
+      assert.deepEqual(complaints, []);
+
+      server.kill('SIGTERM');
+      assert.equal(await ended, 0);
+      await page.getByText('gluon watch does not answer').waitFor();
+      complaints.length = 0; // the browser tells of the connection that was refused
+    });
+  } finally {
+    server.kill('SIGKILL');
+  }
+});
