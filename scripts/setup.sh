@@ -4,8 +4,8 @@
 #
 # --browser also installs Chromium, for the tests of the report's page.
 #
-# The page is bundled from npm packages at build time. Where they, node or Chromium cannot be had, setup says so and goes
-# on: the program is then built without the page, or its browser tests are skipped.
+# The page is bundled from npm packages at build time. Where they, node or Chromium cannot be had, setup says so and
+# goes on: the program is then built without the page, or its browser tests are skipped.
 set -euo pipefail
 
 web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
@@ -29,7 +29,10 @@ done
 apt_install() {
   local sudo=()
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: need root or sudo to install: $* (GLUON_SKIP_SETUP=1 goes on without)" >&2; return 2; }
+    if ! command -v sudo >/dev/null; then
+      echo "setup: need root or sudo to install: $* (GLUON_SKIP_SETUP=1 goes on without)" >&2
+      return 2
+    fi
     sudo=(sudo)
   fi
   echo "setup: installing $*"

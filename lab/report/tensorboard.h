@@ -12,8 +12,8 @@ namespace gluon::lab {
 /// gradient/<layer> and alignment/<layer>.
 std::string run_events(const ReportRun& run);
 
-/// Writes FOLDER/<run>/events.out.tfevents.gluon for each run; `folder` is made. Returns how many. Throws InputError when
-/// it is a file or holds anything already.
+/// Writes FOLDER/<run>/events.out.tfevents.gluon for each run; `folder` is made. Returns how many. Throws InputError
+/// when it is a file or holds anything already, and when there is no run.
 std::size_t write_tensorboard(const ReportData& data, const std::filesystem::path& folder);
 
 }  // namespace gluon::lab

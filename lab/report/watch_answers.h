@@ -2,9 +2,9 @@
 //
 //   request -> token -> method -> path -> "/": the page, "/data.json": report_json of the runs as they are now
 //
-// There are no other paths, and none leads to a file: a request can neither read anything else nor change a run. The data
-// is read anew when a file of a run has changed, but never for more than kShare of one core's time: watching must not
-// slow the training it watches.
+// There are no other paths, and none leads to a file: a request can neither read anything else nor change a run. The
+// data is read anew when a file of a run has changed, but never for more than kShare of one core's time: watching must
+// not slow the training it watches.
 
 #pragma once
 

@@ -16,7 +16,7 @@ struct WatchOptions {
   int port = 7007;  // 0: any that is free
   std::string token;
 
-  /// Throws InputError for a host beyond loopback without a token, for a short or odd token, or for a port that is none.
+  /// Throws InputError for a host beyond loopback without a token, a short or odd token, or a port that is none.
   void validate() const;
 };
 

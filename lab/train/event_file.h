@@ -5,8 +5,8 @@
 //   event   = { wall_time = 1: double, step = 2: int64, file_version = 3: string, summary = 5: { value = 1: scalars } }
 //   scalar  = { tag = 1: string, simple_value = 2: float }
 //
-// Integers are little-endian; events are protocol buffers, whose field numbers stand above; the CRC is CRC-32C, masked as
-// ((crc >> 15) | (crc << 17)) + 0xa282ead8.
+// Integers are little-endian; events are protocol buffers, whose field numbers stand above; the CRC is CRC-32C, masked
+// as ((crc >> 15) | (crc << 17)) + 0xa282ead8.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Event files of gluon, read by TensorBoard's own readers: tensorboard_check.py PROGRAM
 
-Trains a few steps, then compares what TensorBoard reads with log.csv and smoothness.csv. Says "skipped" where TensorBoard
-is not installed; needs no TensorFlow.
+Trains a few steps, then compares what TensorBoard reads with log.csv and smoothness.csv. Says "skipped" where
+TensorBoard is not installed; needs no TensorFlow.
 """
 
 import csv
@@ -86,9 +86,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, "run")
         shape = "--layers 1 --width 32 --heads 2 --seq 32 --batch 4 --steps 12 --eval-every 4 --smoothness-every 3"
-        subprocess.run([program, "train", *shape.split(), "--tensorboard", "--out", run], check=True, stdout=subprocess.DEVNULL)
         board = os.path.join(folder, "board")
-        subprocess.run([program, "report", run, "--tensorboard", board], check=True, stdout=subprocess.DEVNULL)
+        train = ["train", *shape.split(), "--tensorboard", "--out", run]
+        for command in (train, ["report", run, "--tensorboard", board]):
+            subprocess.run([program, *command], check=True, stdout=subprocess.DEVNULL)
         compare("train --tensorboard, loader", loaded(os.path.join(run, EVENTS)), logged(run))
         compare("train --tensorboard, accumulator", accumulated(run), logged(run))
         both = {**logged(run), **sampled(run)}

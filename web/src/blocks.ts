@@ -17,7 +17,8 @@ function choices(run: Run): Choice[] {
   const blocks = [...new Set(run.layers.map((layer) => layer.block).filter((block) => block >= 0))];
   const outside = run.layers.filter((layer) => layer.block < 0);
   return [
-    ...types.map((type) => ({text: `${type}, all blocks`, layers: run.layers.filter((l) => l.block >= 0 && l.type === type),
+    ...types.map((type) => ({text: `${type}, all blocks`,
+      layers: run.layers.filter((layer) => layer.block >= 0 && layer.type === type),
       label: (layer: Layer) => `B.${layer.block}`})),
     ...blocks.map((block) => ({text: `block ${block}, all types`, layers: run.layers.filter((l) => l.block === block),
       label: (layer: Layer) => layer.type})),
@@ -39,7 +40,10 @@ export function blocksSection(first: Report): Section | null {
   };
   const picker = h('span');
   const pick = () => picker.replaceChildren(select('layers',
-    choices(runs[chosenRun]).map((choice, i) => [String(i), choice.text]), (value) => { chosen = Number(value); draw(); }));
+    choices(runs[chosenRun]).map((choice, i) => [String(i), choice.text]), (value) => {
+      chosen = Number(value);
+      draw();
+    }));
   const controls = h('div', {class: 'controls'},
     ...selectRun(runs, (index) => {
       chosenRun = index;

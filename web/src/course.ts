@@ -24,19 +24,23 @@ interface Panel {
 const groupName = (course: GroupCourse) => course.group || 'all';
 
 const kPanels: Panel[] = [
-  {id: 'radius', heading: 'Radii', about: 'With their schedule, the mean over the layers of a role.', yLabel: 'radius', logY: true,
-    lines: (run) => Object.entries(run.log.radii).map(([role, curve]) => ({label: role, x: curve.step, y: curve.value}))},
+  {id: 'radius', heading: 'Radii', yLabel: 'radius', logY: true,
+    about: 'With their schedule, the mean over the layers of a role.',
+    lines: (run) => Object.entries(run.log.radii).map(([role, curve]) =>
+      ({label: role, x: curve.step, y: curve.value}))},
   {id: 'predicted', heading: 'Predicted and used radii', yLabel: 'radius', logY: true,
     about: 'Predicted (dashed): |g|* / (L0 + L1 |g|*) at each sample; the median over the layers of a group.',
     lines: (run) => run.courses.flatMap((course) => [
       {label: `${groupName(course)}, used`, x: course.used.step, y: course.used.value},
-      {label: `${groupName(course)}, predicted`, x: course.predicted.step, y: course.predicted.value, style: 'dashed' as const},
+      {label: `${groupName(course)}, predicted`, x: course.predicted.step, y: course.predicted.value,
+        style: 'dashed' as const},
     ])},
   {id: 'alignment', heading: 'Alignment', yLabel: 'alignment',
     about: 'Of each step with the gradient: 1 goes straight down. The median over the layers of a group.',
     lines: (run) => run.courses.map((course) =>
       ({label: groupName(course), x: course.alignment.step, y: course.alignment.value}))},
-  {id: 'optimizer', heading: "The optimizer's share of time", about: 'Of each step; not measured on a GPU.', yLabel: 'share of time',
+  {id: 'optimizer', heading: "The optimizer's share of time", yLabel: 'share of time',
+    about: 'Of each step; not measured on a GPU.',
     lines: (run) => [{label: 'optimizer', x: run.log.optimizer.step, y: run.log.optimizer.value}]},
 ];
 
@@ -50,7 +54,8 @@ function seriesOf(panel: Panel, report: Report): Series[] {
 }
 
 export function courseSection(first: Report): Section | null {
-  const places = new Map(kPanels.filter((panel) => seriesOf(panel, first).length > 0).map((panel) => [panel, h('div')]));
+  const known = kPanels.filter((panel) => seriesOf(panel, first).length > 0);
+  const places = new Map(known.map((panel) => [panel, h('div')]));
   if (places.size === 0) return null;
   const update = (report: Report) => {
     for (const [panel, place] of places) {

@@ -29,7 +29,10 @@ function sorted(layers: Layer[], order: Order): Layer[] {
 
 function card(layer: Layer, open: () => void): HTMLElement {
   const fit = layer.fit;
-  return h('button', {type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, title: layer.name, click: open},
+  return h('button', {
+    type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, title: layer.name,
+    click: open,
+  },
     h('strong', {}, title(layer)), smallMultiple(layer),
     ...(fit ? [h('span', {}, `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`),
       h('span', {}, `MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`)]
@@ -72,14 +75,15 @@ export function layersSection(first: Report): Section | null {
     h('label', {}, 'filter ', search),
     select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count);
   draw();
-  const element = section('layers', 'Layers', 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each from ' +
-    '0 to its greatest value. Open a layer for values; with several runs, it shows them side by side.', controls, grid,
-  view.dialog);
+  const about = 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each from 0 to its greatest value. ' +
+    'Open a layer for values; with several runs, it shows them side by side.';
+  const element = section('layers', 'Layers', about, controls, grid, view.dialog);
   return {element, update: (report) => {
     runs = measured(report);
     cards = new Map();
     view.report = report;
-    const focused = grid.contains(document.activeElement) ? (document.activeElement as HTMLElement).dataset.layer : undefined;
+    const active = document.activeElement as HTMLElement | null;
+    const focused = grid.contains(active) ? active?.dataset.layer : undefined;
     const top = grid.scrollTop;
     draw();
     grid.scrollTop = top;

@@ -8,7 +8,8 @@ export async function follow<Report>(show: (report: Report) => void, say: (words
   for (;;) {
     try {
       if (!document.hidden) {
-        const answer = await fetch(`data.json${location.search}`, {cache: 'no-store', headers: tag ? {'If-None-Match': tag} : {}});
+        const headers: HeadersInit = tag ? {'If-None-Match': tag} : {};
+        const answer = await fetch(`data.json${location.search}`, {cache: 'no-store', headers});
         if (answer.status === 200) {
           show(await answer.json() as Report);
           tag = answer.headers.get('ETag') ?? '';

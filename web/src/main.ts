@@ -39,7 +39,8 @@ function build(report: Report): void {
   const names = [...report.runs, ...report.sweeps].map((one) => one.name).join(', ');
   document.title = `${names} – Gluon report`;
   heading.textContent = names;
-  nav.replaceChildren(...sections.map(({element}) => h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
+  nav.replaceChildren(...sections.map(({element}) =>
+    h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
   const fit = `Fits: lambda ${report.fit.lambda}${report.fit.l0Zero ? ', L0 = 0' : ''}` +
     `${report.fit.skipFirst ? `, without the first ${report.fit.skipFirst} samples` : ''}`;
   footer.textContent = `Made by gluon ${report.version}. ${fit}.`;
@@ -53,6 +54,7 @@ function show(report: Report): void {
 }
 
 const embedded = readReport();
-document.body.prepend(h('header', {class: 'top'}, heading, nav, ...(embedded ? [] : [live]), themeButton()), main, footer);
+document.body.prepend(
+  h('header', {class: 'top'}, heading, nav, ...(embedded ? [] : [live]), themeButton()), main, footer);
 if (embedded) show(embedded);
 else follow(show, (words) => { if (live.textContent !== words) live.textContent = words; });

@@ -17,7 +17,8 @@ export function normsSection(report: Report): HTMLElement | null {
       run.estimator, number(median(fits.map((fit) => fit.L0))), number(median(fits.map((fit) => fit.L1))),
       number(median(fits.map((fit) => fit.mseRel)), 3)]];
   }));
-  return section('norms', 'Norms side by side', 'How well L0 + L1 |g|* explains Lhat in each run: medians over the layers of ' +
-    'a group. Record one run with --smoothness-geometry normalized_descent for Euclidean norms. A layer opened above shows ' +
-    'its charts of all runs.', table(['group', 'run', 'norm', 'estimator', 'L0', 'L1', 'relative MSE'], rows));
+  const about = 'How well L0 + L1 |g|* explains Lhat in each run: medians over the layers of a group. Record one run ' +
+    'with --smoothness-geometry normalized_descent for Euclidean norms. A layer opened above shows its charts of all runs.';
+  return section('norms', 'Norms side by side', about,
+    table(['group', 'run', 'norm', 'estimator', 'L0', 'L1', 'relative MSE'], rows));
 }

@@ -18,10 +18,12 @@ export function radiiSection(report: Report): HTMLElement | null {
   if (runs.length === 0) return null;
   const several = runs.length > 1;
   const rows = runs.flatMap((run) => run.radii.map((radius) => [...(several ? [run.name] : []), radius.group || '(all)',
-    number(radius.predicted), number(radius.used), bar(radius), String(radius.layers), number(radius.L0), number(radius.L1),
-    number(radius.gradient)]));
-  return section('radii', 'Predicted against used radii', 'Theorem 1 would move a group by |g|* / (L0 + L1 |g|*), the median ' +
-    'over its layers. The mark is predicted / used: in the middle both are equal, at the ends they differ by a factor of 10.',
+    number(radius.predicted), number(radius.used), bar(radius), String(radius.layers), number(radius.L0),
+    number(radius.L1), number(radius.gradient)]));
+  const notes = runs.flatMap((run) => run.notes.map((note) => (several ? `${run.name}: ${note}` : note)));
+  const about = 'Theorem 1 would move a group by |g|* / (L0 + L1 |g|*), the median over its layers. The mark is ' +
+    'predicted / used: in the middle both are equal, at the ends they differ by a factor of 10.';
+  return section('radii', 'Predicted against used radii', about,
     table([...(several ? ['run'] : []), 'group', 'predicted', 'used', 'ratio', 'layers', 'L0', 'L1', '|g|*'], rows),
-    ...runs.flatMap((run) => run.notes.map((note) => h('p', {class: 'note'}, several ? `${run.name}: ${note}` : note))));
+    ...notes.map((note) => h('p', {class: 'note'}, note)));
 }

@@ -10,7 +10,8 @@ export const [program, executablePath, sharedData] = process.argv.slice(2);
 if (!executablePath) throw new Error('usage: node page_test.mjs PROGRAM CHROMIUM [SHARED_DATA]');
 export const folder = mkdtempSync(join(tmpdir(), 'gluon-page-'));
 
-const kColumns = 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius';
+const kColumns = 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,' +
+  'momentum,alignment,radius';
 
 /** |g|* of layer i at sample k; Lhat = (i + 1) |g|*, so that L0 = 0 and L1 = i + 1. */
 export const gradient = (k, i) => 1 + ((k * 7 + i) % 13);
@@ -20,8 +21,8 @@ export function writeSamples(path, layers, samples) {
   for (let k = 0; k < samples; ++k) {
     for (let i = 0; i < layers; ++i) {
       const g = gradient(k, i);
-      rows.push(`${k * 50},blocks.${i >> 2}.t${i % 4}.weight,hidden,spectral,exact,same_batch,,1,${(i + 1) * g},${g},,` +
-        `${(k + i) / 100},0.1`);
+      rows.push([k * 50, `blocks.${i >> 2}.t${i % 4}.weight`, 'hidden', 'spectral', 'exact', 'same_batch', '', 1,
+        (i + 1) * g, g, '', (k + i) / 100, 0.1].join(','));
     }
   }
   writeFileSync(path, `${rows.join('\n')}\n`);
@@ -39,7 +40,8 @@ export function writeRun(name, steps) {
   return path;
 }
 
-export const logLine = (k) => `${k},${k * 64},${10 / k},${k % 10 === 0 ? 12 / k : ''},${k / 4},${0.1 + (k % 3) / 10},${1 / k},0.1`;
+export const logLine = (k) =>
+  [k, k * 64, 10 / k, k % 10 === 0 ? 12 / k : '', k / 4, 0.1 + (k % 3) / 10, 1 / k, 0.1].join(',');
 
 /** The page that gluon report makes of `runs`. */
 export function makePage(name, ...runs) {
@@ -48,8 +50,8 @@ export function makePage(name, ...runs) {
   return `file://${page}`;
 }
 
-const browser = await chromium.launch({executablePath,
-  args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync']});
+const browser = await chromium.launch({executablePath, args: ['--no-sandbox', '--disable-gpu',
+  '--disable-background-networking', '--disable-component-update', '--disable-sync']});
 let passed = 0;
 let failed = 0;
 
@@ -78,7 +80,8 @@ export async function test(name, address, run, view = {width: 1440, height: 900}
 }
 
 /** The columns of a chart: its x, then each series. */
-export const columns = (page, chart) => page.evaluate((id) => globalThis.gluonCharts[id].data.map((column) => [...column]), chart);
+export const columns = (page, chart) =>
+  page.evaluate((id) => globalThis.gluonCharts[id].data.map((column) => [...column]), chart);
 
 export const xRange = (page, chart) => page.evaluate((id) => {
   const {min, max} = globalThis.gluonCharts[id].scales.x;

@@ -23,7 +23,8 @@ main(async () => {
   const run = writeRun('live', 20);
   const {server, address} = await watch(run);
   const ended = new Promise((resolve) => server.once('exit', resolve));
-  const losses = (page, steps) => page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
+  const losses = (page, steps) =>
+    page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
   try {
     await test('a page grows with its run and keeps what was chosen', address, async (page, _, complaints) => {
       await losses(page, 20);

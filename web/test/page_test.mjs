@@ -5,14 +5,16 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, folder, gradient, main, makePage, program, sharedData, test, writeRun, writeSamples, xRange} from './harness.mjs';
+import {columns, folder, gradient, main, makePage, program, sharedData, test, writeRun, writeSamples, xRange}
+  from './harness.mjs';
 
 const cardNames = (page) => page.locator('.card').evaluateAll((cards) => cards.map((card) => card.dataset.layer));
 const count = (length, value) => Array.from({length}, (_, k) => value(k));
 
 function near(values, expected) {
   assert.equal(values.length, expected.length);
-  values.forEach((value, k) => assert.ok(Math.abs(value - expected[k]) <= 1e-6 * Math.abs(expected[k]), `${k}: ${value}`));
+  values.forEach((value, k) =>
+    assert.ok(Math.abs(value - expected[k]) <= 1e-6 * Math.abs(expected[k]), `${k}: ${value}`));
 }
 
 main(async () => {
@@ -137,7 +139,7 @@ main(async () => {
     return;
   }
   const fits = JSON.parse(execFileSync(program, ['fit', paper, '--json'], {encoding: 'utf8'}));
-  await test("the paper's log has 73 layers with the constants of gluon fit", makePage('paper', paper), async (page) => {
+  await test("the paper's log: 73 layers with the constants of gluon fit", makePage('paper', paper), async (page) => {
     assert.equal(await page.locator('.card').count(), 73);
     assert.equal(fits.length, 73);
     for (const fit of fits) {

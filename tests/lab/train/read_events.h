@@ -1,5 +1,5 @@
-// A reader of event files, written from the formats' own definitions and not from lab/train/event_file.cpp: the CRC goes
-// bit by bit, and unknown fields are stepped over as a protocol buffer reader does.
+// A reader of event files, written from the formats' own definitions and not from lab/train/event_file.cpp: the CRC
+// goes bit by bit, and unknown fields are stepped over as a protocol buffer reader does.
 
 #pragma once
 
