@@ -171,11 +171,17 @@ class Plot {
   std::string legend() const {
     std::string out;
     if (figure_.series.size() < 2) return out;
-    for (std::size_t s = 0; s < std::min(figure_.series.size(), kLegendEntries); ++s) {
-      const double y = kTop + 14 + 16 * static_cast<double>(s);
+    const std::size_t entries = std::min(figure_.series.size(), kLegendEntries);
+    const auto line = [](std::size_t entry) { return kTop + 14 + 16 * static_cast<double>(entry); };
+    for (std::size_t s = 0; s < entries; ++s) {
+      const double y = line(s);
       out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9,
                   "\" width=\"10\" height=\"10\" fill=\"", color_of(s, figure_.series.size()), "\"/>\n");
       out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "text-anchor=\"end\"");
+    }
+    if (entries < figure_.series.size()) {
+      out += text_at(kWidth - kRight - 24, line(entries),
+                     join("and ", figure_.series.size() - entries, " more"), "text-anchor=\"end\"");
     }
     return out;
   }

@@ -195,9 +195,12 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder) {
   for (const Figure& figure : report_figures(data))
     write(figure.name, figure_svg(figure), figure_csv(figure));
   for (const ReportSweep& sweep : data.sweeps) {
-    if (sweep.table.groups.size() != 2) continue;
-    write(file_name("sweep-" + sweep.name), heatmap_svg(sweep.name + ": validation loss", sweep.table),
-          sweep_csv(sweep.table));
+    const std::string name = file_name("sweep-" + sweep.name);
+    if (sweep.table.groups.size() == 2) {
+      write(name, heatmap_svg(sweep.name + ": validation loss", sweep.table), sweep_csv(sweep.table));
+    } else {
+      write_text_atomically(folder / (name + ".csv"), sweep_csv(sweep.table));
+    }
   }
   return written;
 }

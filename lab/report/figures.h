@@ -7,7 +7,7 @@
 //   <run>-optimizer            the optimizer's share of the step's time
 //   <run>-alignment            alignment, per group of layers
 //   <run>-predicted-radii      predicted and used radii, per group of layers
-//   sweep-<name>               the heatmap (over two groups)
+//   sweep-<name>               validation losses; a heatmap when the sweep is over two groups, else the CSV alone
 
 #pragma once
 

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -100,6 +101,10 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
     run.config = directory.config();
     run.log = directory.log();
     if (fs::exists(path / "facts.json")) run.facts = text_of(path / "facts.json");
+    if (!run.facts.empty() && !nlohmann::json::accept(run.facts)) {
+      run.facts.clear();
+      run.notes.emplace_back("facts.json is damaged: machine, data and routing are not shown.");
+    }
   } else if (paper_log) {
     run.log = read_paper_losses(path);
   }

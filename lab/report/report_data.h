@@ -38,7 +38,7 @@ struct ReportRun {
   std::string name;  // short, unlike those of the other runs
   std::filesystem::path path;
   std::string config;  // config.toml; empty when the source has none
-  std::string facts;   // facts.json (lab/train/run_facts.h); empty when the source has none
+  std::string facts;   // facts.json (lab/train/run_facts.h), JSON; empty when the source has none
   std::vector<LogRow> log;
   Estimator estimator = Estimator::kUnknown;
   std::vector<ReportLayer> layers;

@@ -125,11 +125,10 @@ Json radii_json(const std::vector<GroupRadius>& radii) {
 Json run_json(const ReportRun& run, const ReportLimits& limits) {
   Json layers = Json::array();
   for (const ReportLayer& layer : run.layers) layers.push_back(layer_json(layer, limits));
-  Json facts = Json::parse(run.facts, nullptr, /*allow_exceptions=*/false);
   return {{"name", run.name},
           {"path", run.path.string()},
           {"config", run.config},
-          {"facts", facts.is_object() ? facts : Json(nullptr)},
+          {"facts", run.facts.empty() ? Json(nullptr) : Json::parse(run.facts)},
           {"estimator", estimator_name(run.estimator)},
           {"notes", run.notes},
           {"log", log_json(run.log, limits)},

@@ -57,5 +57,14 @@ TEST(Heatmap, HasACellPerRun) {
                      "a heatmap needs a sweep over 2 groups, got 1");
 }
 
+TEST(Figure, ALegendSaysWhatItLeavesOut) {
+  Figure figure;
+  for (int i = 0; i < 20; ++i)
+    figure.series.push_back({.label = std::to_string(i), .x = {1, 2}, .y = {1, 2}});
+  EXPECT_NE(figure_svg(figure).find(">and 6 more</text>"), std::string::npos);
+  figure.series.resize(14);
+  EXPECT_EQ(figure_svg(figure).find(" more</text>"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gluon::lab

@@ -41,6 +41,14 @@ TEST(Figures, GroupsOverTheRun) {
             "series,x,y\n\"hidden, used\",1,0.1\n\"hidden, predicted\",1,0.3\n\"adam, predicted\",1,0.4\n");
 }
 
+TEST(Figures, ASweepOverOtherThanTwoGroupsIsATable) {
+  const TemporaryFolder folder;
+  const ReportData data{{}, {}, {{"line", {{"hidden"}, {{.radii = {1}, .val = 3}}}}}};
+  EXPECT_EQ(write_figures(data, folder.path() / "figures"), 0u);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures/sweep-line.csv"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "figures/sweep-line.svg"));
+}
+
 TEST(Figures, WithoutDataThereAreNone) {
   EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty());
 }

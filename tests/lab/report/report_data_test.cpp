@@ -39,6 +39,15 @@ fs::path make_run(const TemporaryFolder& folder, const std::string& name, bool s
   return run;
 }
 
+TEST(ReportData, DamagedFactsAreSaid) {
+  const TemporaryFolder folder;
+  const fs::path run = make_run(folder, "a", false);
+  folder.write("a/facts.json", "{\"version\": ");
+  const ReportData data = collect({run});
+  EXPECT_EQ(data.runs[0].facts, "");
+  EXPECT_NE(data.runs[0].notes.at(0).find("facts.json is damaged"), std::string::npos);
+}
+
 TEST(ReportData, ARunWithSamples) {
   const TemporaryFolder folder;
   const ReportData data = collect({make_run(folder, "a", true)});

@@ -56,9 +56,9 @@ TEST(ReportJson, LongSeriesAreThinned) {
   EXPECT_TRUE(thinned["fit"].is_null());
 }
 
-TEST(ReportJson, FactsThatAreNoJsonAreLeftOut) {
+TEST(ReportJson, ARunWithoutFactsHasNone) {
   ReportRun run = run_with(1);
-  run.facts = "{\"machine\": ";
+  run.facts = "";
   EXPECT_TRUE(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"].is_null());
   run.facts = R"({"machine": "m"})";
   EXPECT_EQ(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"]["machine"], "m");

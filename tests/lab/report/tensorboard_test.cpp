@@ -11,7 +11,8 @@ namespace {
 ReportData one_run() {
   ReportRun run{.name = "runs/a"};
   run.log = {{.step = 1, .loss = 5, .seconds = 10}, {.step = 2, .loss = 4, .seconds = 20}};
-  ReportLayer layer{.name = "h.0.q"};
+  ReportLayer layer;
+  layer.name = "h.0.q";
   layer.samples = {{.step = 1, .smoothness = 3, .gradient = 2},
                    {.step = 2, .smoothness = 6, .alignment = 0.5}};
   run.layers = {layer};
