@@ -21,6 +21,7 @@ interface Panel {
   lines: (run: Run) => Line[];
 }
 
+const groupOf = (line: Line) => line.label.replace(/, .*/, '');
 const groupName = (course: GroupCourse) => course.group || 'all';
 
 const kPanels: Panel[] = [
@@ -44,13 +45,17 @@ const kPanels: Panel[] = [
     lines: (run) => [{label: 'optimizer', x: run.log.optimizer.step, y: run.log.optimizer.value}]},
 ];
 
-// Colours are groups of layers in one run, and runs where there are several.
+// Colours are groups of layers in one run; where there are several runs they are these, and every other group is paler.
 function seriesOf(panel: Panel, report: Report): Series[] {
   const known = report.runs.map((run) => panel.lines(run).filter((line) => line.y.some((value) => value !== null)));
   const several = known.filter((lines) => lines.length > 0).length > 1;
-  return known.flatMap((lines, index) => lines.map((line) => ({...line,
-    label: several ? `${report.runs[index].name}, ${line.label}` : line.label,
-    color: several ? runColor(index) : groupColor(line.label.replace(/, .*/, ''))})));
+  return known.flatMap((lines, index) => {
+    const groups = [...new Set(lines.map((line) => groupOf(line)))];
+    return lines.map((line) => several
+      ? {...line, label: `${report.runs[index].name}, ${line.label}`,
+        color: `${runColor(index)}${groups.indexOf(groupOf(line)) % 2 ? '80' : ''}`}
+      : {...line, color: groupColor(groupOf(line))});
+  });
 }
 
 export function courseSection(first: Report): Section | null {
