@@ -22,7 +22,7 @@ for argument in "$@"; do
   if [ "$argument" != --browser ]; then
     packages+=("$argument")
   elif ! command -v chromium >/dev/null; then
-    optional+=(chromium)
+    optional+=(chromium fonts-dejavu-core)
   fi
 done
 

@@ -50,7 +50,8 @@ export function makePage(name, ...runs) {
   return `file://${page}`;
 }
 
-const browser = await chromium.launch({executablePath, args: ['--no-sandbox', '--disable-gpu',
+const kPatience = 120000; // milliseconds: a busy machine is no failure
+const browser = await chromium.launch({executablePath, timeout: kPatience, args: ['--no-sandbox', '--disable-gpu',
   '--disable-background-networking', '--disable-component-update', '--disable-sync']});
 let passed = 0;
 let failed = 0;
@@ -59,6 +60,7 @@ let failed = 0;
 export async function test(name, address, run, view = {width: 1440, height: 900}) {
   const complaints = [];
   const page = await browser.newPage({viewport: view});
+  page.setDefaultTimeout(kPatience);
   page.on('console', (message) => complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('request', (request) => {
