@@ -56,7 +56,8 @@ void expect_same_model(const Trainer& a, const Trainer& b) {
 
 TEST(Trainer, TheLossFallsBelowTheUnigramEntropy) {
   TrainConfig config = small_config();
-  config.steps = 150;
+  config.steps = 400;
+  config.schedule = "linear(400,200)";
   config.radius = "hidden=0.05,embedding=1";
   const Experiment experiment = make_experiment(config);
   Trainer trainer(config, experiment.model, experiment.dataset);
