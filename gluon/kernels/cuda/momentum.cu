@@ -153,8 +153,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned judgement = ++verdict->judgements;
   if (report == nullptr) return;
   const int first_bad = atomicAdd(&verdict->first_bad, 0);
-  *static_cast<volatile uint64_t*>(report) =
-      static_cast<uint64_t>(judgement) << 32 | static_cast<uint32_t>(first_bad);
+  *static_cast<volatile uint64_t*>(report) = verdict_report(judgement, first_bad);
   __threadfence_system();
 }
 

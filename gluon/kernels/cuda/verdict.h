@@ -17,12 +17,12 @@ struct Verdict {
   unsigned blocks;      // that have finished the present one
 };
 
-/// What judge() leaves in memory of the host.
-inline uint64_t verdict_report(unsigned judgement, int first_bad) {
+#ifdef __CUDACC__
+/// What judge() leaves in memory of the host: the judgement's number in the upper half, first_bad in the lower.
+__device__ inline uint64_t verdict_report(unsigned judgement, int first_bad) {
   return static_cast<uint64_t>(judgement) << 32 | static_cast<uint32_t>(first_bad);
 }
 
-#ifdef __CUDACC__
 __device__ inline bool left_out(const Verdict* verdict) {
   return verdict != nullptr && verdict->first_bad != kAllFinite;
 }
