@@ -18,8 +18,16 @@ while true; do
   if [ "$killed" -lt "$kills" ] && kill -9 "$child" 2>/dev/null; then
     killed=$((killed + 1))
   fi
-  if wait "$child" 2>/dev/null; then break; fi
-  if [ -d "$work/run/checkpoint" ] && ls "$work/run/checkpoint" | grep -q safetensors; then
+  status=0
+  wait "$child" 2>/dev/null || status=$?
+  if [ "$status" -eq 0 ]; then break; fi
+  if [ "$status" -ne 137 ]; then
+    echo "after $killed kills the run ended by itself with $status:"
+    tail -n 5 "$work/run.txt"
+    exit 1
+  fi
+  # Whole files alone count: a kill in the middle of the first save leaves a temporary one.
+  if compgen -G "$work/run/checkpoint/step-????????.safetensors" >/dev/null; then
     "$program" train --threads 1 --resume --out "$work/run" >>"$work/run.txt" 2>&1 &
   else
     rm -rf "$work/run"
