@@ -56,6 +56,13 @@ if(GLUON_CUDA AND NOT TORCH_CUDA_LIBRARIES)
   message(FATAL_ERROR "GLUON_CUDA is ON, but the LibTorch at ${TORCH_INSTALL_PREFIX} has no CUDA")
 endif()
 
+# Training on several ranks: LibTorch's process groups over Gloo, where Gloo's headers are.
+find_path(GLOO_INCLUDE_DIR gloo/config.h)
+set(GLUON_GLOO OFF)
+if(GLOO_INCLUDE_DIR)
+  set(GLUON_GLOO ON)
+endif()
+
 # The fast path on the CPU calls BLAS itself (symmetric products); cblas.h and OpenBLAS's thread control.
 find_path(OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas openblas-openmp openblas-pthread REQUIRED)
 find_library(OPENBLAS_LIBRARY openblas REQUIRED)

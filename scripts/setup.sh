@@ -11,7 +11,7 @@ set -euo pipefail
 web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
 packages=(
   build-essential cmake ninja-build git
-  libtorch-dev libopenblas-openmp-dev
+  libtorch-dev libgloo-dev libopenblas-openmp-dev
   libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev libcpp-httplib-dev pkg-config
   libgtest-dev
 )

@@ -1,0 +1,62 @@
+// Collective: what processes that train together say to each other. One process is `single`, where every call returns
+// at once; several meet over c10d: `gloo` on CPUs, `nccl` on GPUs.
+//
+//   const CollectivePtr collective = make_collective("gloo", Ranks::from_environment());
+//   collective->reduce(gradient, owner)->wait();      // the sum arrives at `owner`
+
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "gluon/distributed/ranks.h"
+
+namespace gluon {
+
+/// A rank is gone, hangs, or cannot be reached: what every other one throws within the timeout.
+class RankLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// An exchange under way; its tensor may not be touched before wait() has returned.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+
+  /// Throws RankLost.
+  virtual void wait() = 0;
+};
+using ExchangePtr = std::unique_ptr<Exchange>;
+
+/// Ranks call the same functions in the same order with tensors of the same size; tensors are contiguous.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Everybody's sum to everybody, in place.
+  virtual ExchangePtr all_reduce(at::Tensor tensor) = 0;
+
+  /// Everybody's sum to `root`, in place; the others' tensors may hold anything afterwards.
+  virtual ExchangePtr reduce(at::Tensor tensor, int root) = 0;
+
+  /// The tensor of `root` to everybody.
+  virtual ExchangePtr broadcast(at::Tensor tensor, int root) = 0;
+};
+using CollectivePtr = std::shared_ptr<Collective>;
+
+/// Meets the other ranks. `backend` is "single", "gloo" or "nccl". Throws InputError when this build has no such backend, or
+/// ranks do not fit it, and RankLost when the others do not come within the timeout.
+CollectivePtr make_collective(std::string_view backend, const Ranks& ranks);
+
+/// Throws InputError on every rank, naming one that differs, unless `text` is the same on all.
+void check_agreement(Collective& collective, std::string_view what, const std::string& text);
+
+}  // namespace gluon

@@ -1,0 +1,11 @@
+#include "gluon/check.h"
+#include "gluon/distributed/backends.h"
+
+namespace gluon {
+
+CollectivePtr make_gloo(const Ranks&) {
+  throw InputError(
+      "collective: this build has no gloo: it needs a LibTorch with Gloo and Gloo's headers (libgloo-dev)");
+}
+
+}  // namespace gluon

@@ -1,0 +1,10 @@
+#include "gluon/check.h"
+#include "gluon/distributed/backends.h"
+
+namespace gluon {
+
+CollectivePtr make_nccl(const Ranks&) {
+  throw InputError("collective: this build has no nccl: it needs a LibTorch with CUDA and NCCL");
+}
+
+}  // namespace gluon

@@ -1,0 +1,27 @@
+// Ranks: which of how many processes this is, and where they meet; as torchrun, mpirun and srun tell it.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace gluon {
+
+struct Ranks {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // on this machine: the GPU to take
+  std::string master_address = "127.0.0.1";
+  uint16_t master_port = 29500;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every meeting and every exchange
+
+  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; where they are not set, what Open MPI or Slurm say of rank
+  /// and size; one rank without any of them. Throws InputError on values that do not fit each other, naming them.
+  static Ranks from_environment();
+
+  /// Throws InputError naming the field.
+  void validate() const;
+};
+
+}  // namespace gluon
