@@ -28,16 +28,6 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-// The text of `root`, on every rank.
-std::string text_of(Collective& collective, const std::string& text, int root) {
-  at::Tensor size = at::scalar_tensor(static_cast<int64_t>(text.size()), at::kLong);
-  collective.broadcast(size, root)->wait();
-  at::Tensor bytes =
-      collective.rank() == root ? bytes_of(text) : at::empty({size.item<int64_t>()}, at::kByte);
-  collective.broadcast(bytes, root)->wait();
-  return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
-}
-
 }  // namespace
 
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks) {
@@ -51,10 +41,19 @@ CollectivePtr make_collective(std::string_view backend, const Ranks& ranks) {
   throw InputError(join("collective: unknown backend '", backend, "'; allowed are single, gloo, nccl"));
 }
 
+std::string broadcast_text(Collective& collective, const std::string& text, int root) {
+  at::Tensor size = at::scalar_tensor(static_cast<int64_t>(text.size()), at::kLong);
+  collective.broadcast(size, root)->wait();
+  at::Tensor bytes =
+      collective.rank() == root ? bytes_of(text) : at::empty({size.item<int64_t>()}, at::kByte);
+  collective.broadcast(bytes, root)->wait();
+  return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
+}
+
 void check_agreement(Collective& collective, std::string_view what, const std::string& text) {
   std::string complaint;
   for (int root = 0; root < collective.size(); ++root) {
-    const std::string theirs = text_of(collective, text, root);
+    const std::string theirs = broadcast_text(collective, text, root);
     if (theirs == text || !complaint.empty()) continue;
     complaint = join("ranks differ in their ", what, ": rank ", root, " has '", theirs, "', rank ",
                      collective.rank(), " has '", text, "'");

@@ -56,6 +56,9 @@ using CollectivePtr = std::shared_ptr<Collective>;
 /// ranks do not fit it, and RankLost when the others do not come within the timeout.
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks);
 
+/// The text of `root`, on every rank.
+std::string broadcast_text(Collective& collective, const std::string& text, int root);
+
 /// Throws InputError on every rank, naming one that differs, unless `text` is the same on all.
 void check_agreement(Collective& collective, std::string_view what, const std::string& text);
 

@@ -59,6 +59,8 @@ class LayerBatch {
   /// What observers see of a fused step, after it.
   BatchStep fused_batch(int64_t step) const;
 
+  std::size_t state_bytes() const { return buffer_.defined() ? buffer_.nbytes() : 0; }
+
   /// Names and sizes of the entries "momentum/<layer>" of a state, and copies to and from them.
   void list(std::map<std::string, std::vector<int64_t>>& entries) const;
   void save(OptimizerState& state) const;

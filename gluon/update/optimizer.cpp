@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "gluon/check.h"
+#include "gluon/distributed/sharding.h"
 #include "gluon/kernels/kernels.h"
 
 namespace gluon {
@@ -104,7 +105,29 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
     const at::Tensor& parameter = layer.parameter;
     expected_.push_back({parameter.sizes().vec(), parameter.scalar_type(), parameter.device()});
   }
-  add_layer_batches(geometry_.assign(layers_));
+  if (!options_.collective) options_.collective = make_collective("single", {});
+  const std::vector<std::size_t> assignment = geometry_.assign(layers_);
+  shards_.emplace(layers_, assign_layers(assignment), options_.collective);
+  add_layer_batches(assignment);
+}
+
+// The owner of each layer.
+std::vector<int> Optimizer::assign_layers(const std::vector<std::size_t>& assignment) const {
+  std::vector<double> costs;
+  double adamw_cost = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Rule& rule = geometry_.rules()[assignment[i]];
+    const double cost = step_cost(layers_[i], rule);
+    costs.push_back(rule.norm.is_adamw() ? 0 : cost);
+    if (rule.norm.is_adamw()) adamw_cost += cost;
+  }
+  costs.push_back(adamw_cost);
+  std::vector<int> owners = assign_owners(costs, options_.collective->size());
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (geometry_.rules()[assignment[i]].norm.is_adamw()) owners[i] = owners.back();
+  }
+  owners.pop_back();
+  return owners;
 }
 
 void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
@@ -114,6 +137,7 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     const Rule& rule = geometry_.rules()[assignment[i]];
+    if (!shards_->owns(i)) continue;
     if (rule.norm.is_adamw()) {
       const auto rate = rule.radius->constant();
       GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
@@ -148,16 +172,18 @@ void Optimizer::step() {
   check_layers();
   const bool captured = kernels::is_captured(layers_.front().parameter.device());
   if (captured) check_captured(geometry_, options_, momentum_);
+  shards_->reduce_gradients();
   RadiusMultipliers multipliers = radius_multipliers_;
   multipliers.all *= options_.schedule.multiplier(step_);
   fused_.choose(batches_, step_, multipliers);
   const bool watched = std::any_of(observers_.begin(), observers_.end(),
                                    [&](const auto& observer) { return observer->watches(step_); });
-  // The fused step judges its gradients itself.
-  const bool alone = fused_.members().size() == batches_.size() && adamw_.entries().empty();
-  GLUON_CHECK(
-      !captured || (!watched && adamw_.entries().empty()),
-      "Optimizer: a step in a CUDA graph takes no observer and no layer of AdamW's, which counts its steps");
+  // The fused step judges its gradients itself, those of one rank.
+  const bool alone =
+      shards_->alone() && fused_.members().size() == batches_.size() && adamw_.entries().empty();
+  GLUON_CHECK(!captured || (!watched && adamw_.entries().empty() && shards_->alone()),
+              "Optimizer: a step in a CUDA graph takes no observer, no other ranks and no layer of AdamW's, "
+              "which counts its steps");
   if (!captured && (watched || !alone) && !accepts_gradients()) return;
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
   say_path();
@@ -191,6 +217,7 @@ void Optimizer::step() {
       tell(adamw_batch(entry, blocks, step_));
     }
   }
+  shards_->gather_parameters();
   if (!captured) ++step_;
   halfway_ = false;
 }
@@ -205,8 +232,8 @@ void Optimizer::wait() {
 
 bool Optimizer::accepts_gradients() {
   const std::string layer = first_non_finite_layer();
-  if (layer.empty()) return true;
-  refuse_step(layer);
+  if (!shards_->any(!layer.empty())) return true;
+  refuse_step(layer.empty() ? "(another rank's)" : layer);
   return false;
 }
 
@@ -263,7 +290,7 @@ std::string Optimizer::first_non_finite_layer() const {
   std::vector<std::size_t> index;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& gradient = layers_[i].parameter.grad();
-    if (!gradient.defined()) continue;
+    if (!gradient.defined() || !shards_->owns(i)) continue;
     gradients.push_back(gradient);
     index.push_back(i);
   }
@@ -291,6 +318,12 @@ std::vector<LayerRadius> Optimizer::effective_radii() const {
   }
   for (const AdamW::Entry& entry : adamw_.entries())
     radii.push_back({entry.layer.name, entry.last_learning_rate});
+  if (shards_->alone()) return radii;
+  std::map<std::string, at::Tensor> all;
+  for (const LayerRadius& entry : radii) all[entry.name] = at::scalar_tensor(entry.radius, at::kDouble);
+  shards_->gather(all);
+  radii.clear();
+  for (const auto& [name, radius] : all) radii.push_back({name, radius.item<double>()});
   return radii;
 }
 
@@ -316,12 +349,29 @@ void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {
   observers_.push_back(std::move(observer));
 }
 
+int64_t Optimizer::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const LayerBatch& layers : batches_) bytes += layers.state_bytes();
+  for (const AdamW::Entry& entry : adamw_.entries()) bytes += entry.first.nbytes() + entry.second.nbytes();
+  return static_cast<int64_t>(bytes);
+}
+
 OptimizerState Optimizer::state() const {
   OptimizerState state;
   state.step = step_ - (fused_.bad_block() != nullptr ? 1 : 0);  // a refused step does not count
   for (const LayerBatch& layers : batches_) layers.save(state);
   adamw_.save(state);
+  shards_->gather(state.tensors);
   return state;
+}
+
+// Of an entry that is not this rank's.
+bool Optimizer::belongs_to_another_rank(const std::string& entry) const {
+  const std::string layer = entry.substr(entry.find('/') + 1);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].name == layer) return !shards_->owns(i);
+  }
+  return false;
 }
 
 void Optimizer::load_state(const OptimizerState& state) {
@@ -337,7 +387,7 @@ void Optimizer::load_state(const OptimizerState& state) {
                 "' must be >= 0, got ", tensor.item<double>());
   }
   for (const auto& [name, tensor] : state.tensors) {
-    GLUON_CHECK(expected.count(name) == 1, "optimizer state: '", name,
+    GLUON_CHECK(expected.count(name) == 1 || belongs_to_another_rank(name), "optimizer state: '", name,
                 "' belongs to no layer of this optimizer");
   }
   for (LayerBatch& layers : batches_) layers.load(state);

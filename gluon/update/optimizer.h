@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "gluon/check.h"
+#include "gluon/distributed/shards.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/radius/schedule.h"
@@ -46,6 +47,7 @@ struct OptimizerOptions {
   NonFinite non_finite = NonFinite::kError;
   int64_t scratch_bytes = int64_t{1} << 30;  // for LMO inputs, directions and products: more goes in chunks
   AdamWOptions adamw;
+  CollectivePtr collective;                      // the ranks that share the work; one alone when empty
   std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
 
   /// Throws InputError naming the option, its value and what is allowed.
@@ -61,6 +63,10 @@ class Optimizer {
  public:
   /// Assigns every layer to a rule of the geometry and allocates the state. Throws InputError on a layer without
   /// a rule, a name used twice, a parameter that is not dense floating point, or a norm that cannot be made.
+  ///
+  /// With several ranks every layer has one owner, which alone keeps its momentum and moves it (distributed/shards.h):
+  /// all ranks make the same optimizer and call step(), state(), load_state() and effective_radii() together. Owners'
+  /// gradients become the mean over the ranks. AdamW's layers have one owner, since they are clipped together.
   Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options = {});
   Optimizer(const Optimizer&) = delete;  // two optimizers would share their momentum
   Optimizer& operator=(const Optimizer&) = delete;
@@ -108,6 +114,9 @@ class Optimizer {
 
   void add_observer(std::shared_ptr<StepObserver> observer);
 
+  /// Bytes of momentum and moments that this rank keeps.
+  int64_t state_bytes() const;
+
   /// A copy of everything the optimizer remembers, and its inverse. load_state() throws InputError, with nothing
   /// changed, when the state is newer than this library or does not fit the layers.
   OptimizerState state() const;
@@ -123,6 +132,8 @@ class Optimizer {
   void add_layer_batches(const std::vector<std::size_t>& assignment);
   // False when a gradient is not finite and the step is to be left out.
   bool accepts_gradients();
+  bool belongs_to_another_rank(const std::string& entry) const;
+  std::vector<int> assign_layers(const std::vector<std::size_t>& assignment) const;
   void refuse_step(const std::string& layer);
   void say_path();
   void check_layers();
@@ -134,6 +145,7 @@ class Optimizer {
   OptimizerOptions options_;
   Momentum momentum_;
   std::vector<Expected> expected_;  // per layer, as it was at construction
+  std::optional<Shards> shards_;
   std::vector<LayerBatch> batches_;
   FusedBatches fused_;
   AdamW adamw_;
