@@ -107,27 +107,9 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
   }
   if (!options_.collective) options_.collective = make_collective("single", {});
   const std::vector<std::size_t> assignment = geometry_.assign(layers_);
-  shards_.emplace(layers_, assign_layers(assignment), options_.collective);
+  const int ranks = options_.collective->size();
+  shards_.emplace(layers_, assign_layers(layers_, geometry_, assignment, ranks), options_.collective);
   add_layer_batches(assignment);
-}
-
-// The owner of each layer.
-std::vector<int> Optimizer::assign_layers(const std::vector<std::size_t>& assignment) const {
-  std::vector<double> costs;
-  double adamw_cost = 0;
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Rule& rule = geometry_.rules()[assignment[i]];
-    const double cost = step_cost(layers_[i], rule);
-    costs.push_back(rule.norm.is_adamw() ? 0 : cost);
-    if (rule.norm.is_adamw()) adamw_cost += cost;
-  }
-  costs.push_back(adamw_cost);
-  std::vector<int> owners = assign_owners(costs, options_.collective->size());
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (geometry_.rules()[assignment[i]].norm.is_adamw()) owners[i] = owners.back();
-  }
-  owners.pop_back();
-  return owners;
 }
 
 void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {

@@ -133,7 +133,6 @@ class Optimizer {
   // False when a gradient is not finite and the step is to be left out.
   bool accepts_gradients();
   bool belongs_to_another_rank(const std::string& entry) const;
-  std::vector<int> assign_layers(const std::vector<std::size_t>& assignment) const;
   void refuse_step(const std::string& layer);
   void say_path();
   void check_layers();

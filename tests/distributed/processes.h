@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <vector>
@@ -36,6 +37,7 @@ inline std::vector<int> run_ranks(int size, const std::function<void(const Ranks
                                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const uint16_t port = free_port();
   std::vector<pid_t> children;
+  std::fflush(stdout);  // or every child would print what is waiting there
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
