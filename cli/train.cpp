@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <iomanip>
@@ -5,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/ranks.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
 #include "gluon/check.h"
@@ -26,6 +28,8 @@ struct TrainCommand {
   bool resume = false;
   bool report = false;
   bool tensorboard = false;
+  int ranks = 0;  // 0: as the environment says
+  double rank_timeout = 600;
   int64_t sample = 0;  // tokens to write at the end
 };
 
@@ -69,8 +73,30 @@ void write_page(const std::filesystem::path& run) {
   std::cout << "  report            " << (run / "report.html").string() << '\n';
 }
 
+// The other ranks, when there are any.
+CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) {
+  if (environment.size == 1) return nullptr;
+  GLUON_CHECK(options.ranks == 0 || options.ranks == environment.size, "--ranks ", options.ranks,
+              " does not fit the environment's WORLD_SIZE ", environment.size);
+  Ranks ranks = environment;
+  ranks.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * options.rank_timeout));
+  return make_collective(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
+}
+
+// What the first rank says and writes; the others only train.
+void train_beside(const TrainCommand& options, lab::Trainer& trainer) {
+  const lab::TrainSummary summary = trainer.run(nullptr, nullptr, stop_on_signal());
+  if (options.config.model == "cifar-cnn" && !summary.interrupted) (void)trainer.accuracy();
+}
+
 void train(CLI::App& command, TrainCommand& options) {
   lab::TrainConfig& config = options.config;
+  const Ranks environment = Ranks::from_environment();
+  if (options.ranks > 1 && environment.size == 1) {
+    const int code = launch_ranks(options.ranks, std::max(1, at::get_num_threads() / options.ranks));
+    if (code != 0) throw CLI::RuntimeError(code);
+    return;
+  }
   GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
   if (options.resume) {
     read_config(command, std::filesystem::path(config.out) / "config.toml");
@@ -80,7 +106,15 @@ void train(CLI::App& command, TrainCommand& options) {
   config.validate();
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   const lab::Experiment experiment = lab::make_experiment(config);
-  lab::Trainer trainer(config, experiment.model, experiment.dataset);
+  const CollectivePtr collective = meet_ranks(options, environment);
+  lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
+  if (environment.rank > 0) {
+    if (options.resume) {
+      trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
+    }
+    train_beside(options, trainer);
+    return;
+  }
 
   const auto path =
       config.out.empty() ? lab::fresh_run_path(default_stem(config)) : std::filesystem::path(config.out);
@@ -110,7 +144,7 @@ void train(CLI::App& command, TrainCommand& options) {
             << trainer.optimizer().routing_report() << std::endl;
 
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
-  const lab::TrainSummary summary = trainer.run(directory, progress, stop_on_signal());
+  const lab::TrainSummary summary = trainer.run(&directory, &progress, stop_on_signal());
   if (options.sample > 0 && !summary.interrupted) {
     lab::TrainConfig finished = config;
     finished.out = path.string();
@@ -140,6 +174,18 @@ void add_train(CLI::App& app) {
       ->configurable(false)
       ->group("Run");
   command->add_flag("--report", options->report, "Write the page RUN/report.html at the end (gluon report)")
+      ->configurable(false)
+      ->group("Run");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Processes that share each batch and the optimizer; started here unless a launcher did")
+      ->check(CLI::Range(1, 1024))
+      ->configurable(false)
+      ->group("Run");
+  command
+      ->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
       ->configurable(false)
       ->group("Run");
   command

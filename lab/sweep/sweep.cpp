@@ -118,7 +118,7 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
     trainer.resume(load_checkpoint(directory.checkpoints()).checkpoint);
   }
   try {
-    const TrainSummary summary = trainer.run(directory, progress, stop);
+    const TrainSummary summary = trainer.run(&directory, &progress, stop);
     if (summary.interrupted) return std::nullopt;
     return SweepCell{radii, summary.val, summary.loss, summary.seconds};
   } catch (const NonFiniteGradient& error) {

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "lab/data/dataset.h"
+#include "lab/train/rank_share.h"
 
 namespace gluon::lab {
 
@@ -21,8 +22,10 @@ class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device);
 
-  /// With `ahead` a thread prepares the next batch, whatever the device; without, none does.
-  Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device, bool ahead);
+  /// With `ahead` a thread prepares the next batch, whatever the device; without, none does. With a `share` only this
+  /// rank's examples come.
+  Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device, bool ahead,
+             const RankShare& share = RankShare(nullptr));
 
   /// Training batch `index` of `batch` examples on the device, for work on the current stream. In ascending order
   /// batches come prepared; any other order is right, too, and an unprepared one is made on the spot. Throws what
@@ -34,6 +37,7 @@ class Prefetcher {
   int64_t batch_;
   torch::Device device_;
   bool ahead_;
+  RankShare share_;
   int64_t next_index_ = 0;
   std::future<Batch> next_;  // batch next_index_, or nothing; of std::async, so its end waits for the thread
 };

@@ -9,6 +9,7 @@
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
+#include "gluon/version.h"
 
 namespace gluon::lab {
 namespace {
@@ -32,8 +33,9 @@ void check_device(const TrainConfig& config) {
               "--device cuda: no CUDA device is available, or this LibTorch was built without CUDA");
 }
 
-OptimizerOptions optimizer_options(const TrainConfig& config) {
+OptimizerOptions optimizer_options(const TrainConfig& config, const RankShare& share) {
   OptimizerOptions options;
+  options.collective = share.collective();
   if (!config.momentum.empty()) options.momentum = make_momentum(config.momentum);
   if (!config.orthogonalizer.empty()) options.orthogonalizer = config.orthogonalizer;
   options.schedule = config.resolved_schedule();
@@ -75,14 +77,17 @@ double estimate_left(double seconds, int64_t taken, int64_t left) {
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset)
+Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
+                 CollectivePtr collective)
     : config_((config.validate(), check_device(config), std::move(config))),
       model_((model->to(torch::Device(config_.device)), std::move(model))),
       dataset_(std::move(dataset)),
-      optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_)),
+      share_(std::move(collective)),
+      optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_, share_)),
       // All batches of a full one come round again: there is no next one to prepare.
       train_batches_(dataset_, config_.batch, torch::Device(config_.device),
-                     config_.device == "cuda" && !config_.full_batch) {
+                     config_.device == "cuda" && !config_.full_batch, share_) {
+  check_ranks();
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
@@ -119,9 +124,20 @@ double Trainer::step() {
   optimizer_.step();
   wait_for_device();
   timing_.optimizer = watch.lap();
-  const double value = loss.item<double>();
+  const double value = share_.sum({loss.item<double>()})[0] / share_.collective()->size();
   optimizer_.wait();
   return value;
+}
+
+void Trainer::check_ranks() const {
+  if (share_.alone()) return;
+  const int ranks = share_.collective()->size();
+  GLUON_CHECK(config_.batch % ranks == 0, "--batch ", config_.batch, " must be divisible by the ", ranks,
+              " ranks that share it");
+  GLUON_CHECK(config_.smoothness_every == 0, "--smoothness-every works with one rank so far");
+  std::string text = join("gluon ", kVersion, "; steps ", config_.steps, "; data ", dataset_->describe());
+  for (const auto& [part, here] : identity()) text += join("; ", part, " ", here);
+  check_agreement(*share_.collective(), "version, config, model or data", text);
 }
 
 torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
@@ -225,44 +241,52 @@ void Trainer::take_reference() {
 double Trainer::evaluate() {
   const torch::NoGradGuard no_grad;
   model_->eval();
+  share_.copy_from_first(model_->buffers());
   double sum = 0;
-  int64_t count = 0;
+  double count = 0;
   for (const Batch& batch : dataset_->validation(config_.batch)) {
-    const int64_t examples = batch.inputs.size(0);
-    sum += model_->loss(on_device(batch), 0).item<double>() * static_cast<double>(examples);
+    const Batch mine = share_.of(batch);
+    const auto examples = static_cast<double>(mine.inputs.size(0));
+    if (examples == 0) continue;
+    sum += model_->loss(on_device(mine), 0).item<double>() * examples;
     count += examples;
   }
-  return sum / static_cast<double>(count);
+  const std::vector<double> all = share_.sum({sum, count});
+  return all[0] / all[1];
 }
 
 double Trainer::accuracy() {
   const torch::NoGradGuard no_grad;
   model_->eval();
-  int64_t right = 0;
-  int64_t count = 0;
+  share_.copy_from_first(model_->buffers());
+  double right = 0;
+  double count = 0;
   for (const Batch& batch : dataset_->validation(config_.batch)) {
-    const Batch moved = on_device(batch);
-    right += model_->forward(moved.inputs).argmax(-1).eq(moved.targets).sum().item<int64_t>();
-    count += moved.targets.numel();
+    const Batch moved = on_device(share_.of(batch));
+    if (moved.targets.numel() == 0) continue;
+    right += model_->forward(moved.inputs).argmax(-1).eq(moved.targets).sum().item<double>();
+    count += static_cast<double>(moved.targets.numel());
   }
-  return static_cast<double>(right) / static_cast<double>(count);
+  const std::vector<double> all = share_.sum({right, count});
+  return all[0] / all[1];
 }
 
-TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop) {
+TrainSummary Trainer::run(RunDirectory* directory, Progress* progress, const std::atomic<bool>& stop) {
   const int64_t start = steps_taken();
-  prepare(directory);
-  const double before = directory.rewind(start);
+  if (directory != nullptr) prepare(*directory);
+  const double before = directory == nullptr ? 0 : directory->rewind(start);
   double seconds = 0;
   TrainSummary summary;
   std::optional<double> val;
   int64_t saved = start;
   const auto save = [&] {
     Checkpoint now = checkpoint();
-    now.text["config"] = directory.config();
-    save_checkpoint(directory.checkpoints(), now);
     saved = steps_taken();
+    if (directory == nullptr) return;
+    now.text["config"] = directory->config();
+    save_checkpoint(directory->checkpoints(), now);
   };
-  while (steps_taken() < config_.steps && !stop) {
+  while (steps_taken() < config_.steps && share_.sum({stop ? 1.0 : 0.0})[0] == 0) {
     Stopwatch watch;
     summary.loss = step();
     if (recorder_ && recorder_->has_samples()) write_samples();
@@ -273,13 +297,15 @@ TrainSummary Trainer::run(RunDirectory& directory, Progress& progress, const std
     if (evaluated) val = evaluate();
     seconds += watch.lap();
     const LogRow row = log_row(summary.loss, evaluated ? val : std::nullopt, before + seconds);
-    directory.append(row);
-    progress.show({taken, config_.steps, summary.loss, val, speed, row.optimizer,
-                   estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
+    if (directory != nullptr) directory->append(row);
+    if (progress != nullptr) {
+      progress->show({taken, config_.steps, summary.loss, val, speed, row.optimizer,
+                      estimate_left(seconds, taken - start, config_.steps - taken), evaluated});
+    }
     if (taken % config_.save_every == 0 || taken == config_.steps) save();
   }
   if (saved != steps_taken()) save();
-  progress.finish();
+  if (progress != nullptr) progress->finish();
   summary.steps = steps_taken();
   summary.seconds = before + seconds;
   summary.interrupted = steps_taken() < config_.steps;
@@ -300,6 +326,7 @@ void Trainer::write_samples() {
 }
 
 Checkpoint Trainer::checkpoint() const {
+  share_.copy_from_first(model_->buffers());
   Checkpoint checkpoint;
   checkpoint.step = steps_taken();
   checkpoint.model = named_tensors(*model_);

@@ -22,6 +22,7 @@
 #include "lab/train/gradient_graph.h"
 #include "lab/train/prefetch.h"
 #include "lab/train/progress.h"
+#include "lab/train/rank_share.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::lab {
@@ -45,8 +46,10 @@ struct TrainSummary {
 
 class Trainer {
  public:
-  /// Throws InputError when config, model and data do not fit each other.
-  Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset);
+  /// With several ranks in `collective`, each with a trainer of its own, a batch is shared by all of them, and they call
+  /// the same functions together. Throws InputError when config, model and data do not fit each other, or other ranks'.
+  Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
+          CollectivePtr collective = nullptr);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
@@ -63,8 +66,9 @@ class Trainer {
   /// of the run so far were measured in another way.
   void prepare(const RunDirectory& directory);
 
-  /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true.
-  TrainSummary run(RunDirectory& directory, Progress& progress, const std::atomic<bool>& stop);
+  /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true on any
+  /// rank. Only the first rank has a directory and shows progress; both are null on the others.
+  TrainSummary run(RunDirectory* directory, Progress* progress, const std::atomic<bool>& stop);
 
   /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint
   /// was made with another model, geometry (norms and radii), momentum, batch or seed. Steps, schedule and data may
@@ -90,6 +94,7 @@ class Trainer {
   torch::Tensor compute_gradients(int64_t step, bool with_graph = true);
   // The same by its batches, one after another; with a CUDA graph through `graph_`.
   torch::Tensor compute_gradients(std::span<const Batch> batches);
+  void check_ranks() const;
   [[noreturn]] void refuse_batch();  // it did not fit into the GPU's memory
   void wait_for_device() const;
   void take_reference();  // gives the recorder the next step's gradients; the run does not notice
@@ -104,6 +109,7 @@ class Trainer {
   TrainConfig config_;
   std::shared_ptr<Model> model_;
   std::shared_ptr<const Dataset> dataset_;
+  RankShare share_;
   Optimizer optimizer_;
   std::shared_ptr<Recorder> recorder_;  // none unless the config asks for one
   std::optional<TrajectoryCsvWriter> samples_;

@@ -43,7 +43,7 @@ TrainSummary run(Trainer& trainer, const std::filesystem::path& path, bool resum
   std::ostringstream out;
   Progress progress(out, false);
   const std::atomic<bool> stopped{stop};
-  return trainer.run(directory, progress, stopped);
+  return trainer.run(&directory, &progress, stopped);
 }
 
 void expect_same_model(const Trainer& a, const Trainer& b) {
@@ -187,7 +187,7 @@ TEST(Trainer, TheCheckpointHoldsConfigAndData) {
   RunDirectory directory = RunDirectory::create(folder.path() / "run", "steps=12\n");
   std::ostringstream out;
   Progress progress(out, false);
-  trainer.run(directory, progress, std::atomic<bool>{false});
+  trainer.run(&directory, &progress, std::atomic<bool>{false});
   const Checkpoint checkpoint = load_checkpoint(directory.checkpoints()).checkpoint;
   EXPECT_EQ(checkpoint.text.at("config"), "steps=12\n");
   EXPECT_NE(checkpoint.text.at("data").find("the project's own sources"), std::string::npos);
