@@ -3,22 +3,16 @@
 #include <ATen/ATen.h>
 #include <c10/core/ScalarType.h>
 
+#include <limits>
 #include <sstream>
+#include <tuple>
 
 #include "gluon/check.h"
 
 namespace gluon {
 namespace {
 
-constexpr int64_t kBucketBytes = int64_t{25} << 20;
-
-// A part of a bucket's memory, shaped as the layer.
-at::Tensor part(const at::Tensor& flat, int64_t& offset, at::IntArrayRef sizes) {
-  const int64_t count = c10::multiply_integers(sizes);
-  const at::Tensor result = flat.narrow(0, offset, count).view(sizes);
-  offset += count;
-  return result;
-}
+constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
 
 // "momentum/wte.weight 6 50304 768": what others must know to receive an entry.
 std::string describe(const std::map<std::string, at::Tensor>& entries) {
@@ -48,89 +42,63 @@ std::map<std::string, at::Tensor> allocate(const std::string& description) {
 
 }  // namespace
 
-Shards::Shards(std::vector<Layer> layers, std::vector<int> owners, CollectivePtr collective)
-    : layers_(std::move(layers)), owners_(std::move(owners)), collective_(std::move(collective)) {}
+Shards::Shards(std::vector<Layer> layers, std::vector<int> owners, CollectivePtr collective,
+               const ReductionOptions& options)
+    : layers_(std::move(layers)),
+      owners_(std::move(owners)),
+      collective_(std::move(collective)),
+      gradients_(std::make_unique<GradientReducer>(layers_, owners_, collective_, options)) {}
 
-std::vector<Shards::Bucket> Shards::make_buckets(const std::vector<bool>& taken) const {
-  std::vector<Bucket> buckets;
-  std::map<std::string, std::pair<std::size_t, int64_t>>
-      open;  // the bucket a kind of layer goes to, and its bytes
+void Shards::set_phases(const std::vector<int64_t>& phases) {
+  buckets_.clear();
+  if (alone()) return;
+  std::map<std::tuple<int64_t, int, std::string>, std::vector<std::size_t>> kinds;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (!taken[i]) continue;
     const at::Tensor& parameter = layers_[i].parameter;
-    const auto bytes = static_cast<int64_t>(parameter.nbytes());
-    const std::string kind = join(owners_[i], ' ', parameter.scalar_type(), ' ', parameter.device());
-    auto found = open.find(kind);
-    if (found == open.end() || found->second.second + bytes > kBucketBytes) {
-      buckets.push_back({owners_[i], {}});
-      found = open.insert_or_assign(kind, std::pair(buckets.size() - 1, int64_t{0})).first;
-    }
-    buckets[found->second.first].layers.push_back(i);
-    found->second.second += bytes;
+    // Large ones travel alone, from and to where they are.
+    const std::string kind = parameter.nbytes() >= kPackedBytes
+                                 ? layers_[i].name
+                                 : join(parameter.scalar_type(), ' ', parameter.device());
+    kinds[{phases[i], owners_[i], kind}].push_back(i);
   }
-  return buckets;
-}
-
-void Shards::reduce_gradients() const {
-  if (alone()) return;
-  at::Tensor counts = at::zeros({static_cast<int64_t>(layers_.size())}, at::kInt);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    counts[static_cast<int64_t>(i)] = layers_[i].parameter.grad().defined() ? 1 : 0;
-  }
-  collective_->all_reduce(counts)->wait();
-  std::vector<bool> taken;
-  for (std::size_t i = 0; i < layers_.size(); ++i) taken.push_back(counts.data_ptr<int>()[i] > 0);
-
-  struct Moving {
-    Bucket bucket;
-    at::Tensor flat;
-    ExchangePtr exchange;
-  };
-  std::vector<Moving> moving;
-  for (const Bucket& bucket : make_buckets(taken)) {
-    std::vector<at::Tensor> parts;
-    for (const std::size_t i : bucket.layers) {
-      const at::Tensor& parameter = layers_[i].parameter;
-      const at::Tensor& gradient = parameter.grad();
-      parts.push_back(gradient.defined() ? gradient.flatten() : at::zeros_like(parameter).flatten());
-    }
-    const at::Tensor flat = at::cat(parts).div_(collective_->size());
-    moving.push_back({bucket, flat, collective_->reduce(flat, bucket.owner)});
-  }
-  for (const auto& [bucket, flat, exchange] : moving) {
-    exchange->wait();
-    if (bucket.owner != collective_->rank()) continue;
-    int64_t offset = 0;
-    for (const std::size_t i : bucket.layers) {
-      at::Tensor parameter = layers_[i].parameter;
-      parameter.mutable_grad() = part(flat, offset, parameter.sizes());
-    }
+  for (auto& [kind, members] : kinds) {
+    buckets_.push_back({.phase = std::get<0>(kind), .owner = std::get<1>(kind), .layers = std::move(members)});
   }
 }
 
-void Shards::gather_parameters() const {
-  if (alone()) return;
-  struct Moving {
-    Bucket bucket;
-    at::Tensor flat;
-    ExchangePtr exchange;
-  };
-  std::vector<Moving> moving;
-  for (const Bucket& bucket : make_buckets(std::vector<bool>(layers_.size(), true))) {
+void Shards::send_parameters(int64_t end) {
+  for (; next_ < buckets_.size() && buckets_[next_].phase < end; ++next_) send(buckets_[next_]);
+}
+
+void Shards::finish_parameters() {
+  send_parameters(std::numeric_limits<int64_t>::max());
+  for (Bucket& bucket : buckets_) receive(bucket);
+  next_ = 0;
+}
+
+void Shards::send(Bucket& bucket) const {
+  const at::Tensor& first = layers_[bucket.layers.front()].parameter;
+  if (bucket.layers.size() == 1 && first.is_contiguous()) {
+    bucket.values = first.detach().view(-1);
+  } else {
     std::vector<at::Tensor> parts;
     for (const std::size_t i : bucket.layers) parts.push_back(layers_[i].parameter.detach().flatten());
-    const at::Tensor flat = at::cat(parts);
-    moving.push_back({bucket, flat, collective_->broadcast(flat, bucket.owner)});
+    bucket.values = at::cat(parts);
   }
-  for (const auto& [bucket, flat, exchange] : moving) {
-    exchange->wait();
-    if (bucket.owner == collective_->rank()) continue;
-    int64_t offset = 0;
-    for (const std::size_t i : bucket.layers) {
-      at::Tensor parameter = layers_[i].parameter.detach();
-      parameter.copy_(part(flat, offset, parameter.sizes()));
-    }
+  bucket.exchange = collective_->broadcast(bucket.values, bucket.owner);
+}
+
+void Shards::receive(Bucket& bucket) const {
+  bucket.exchange->wait();
+  int64_t offset = 0;
+  for (const std::size_t i : bucket.layers) {
+    const at::Tensor parameter = layers_[i].parameter.detach();
+    const at::Tensor part = bucket.values.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+    if (bucket.owner != rank() && !part.is_alias_of(parameter)) parameter.copy_(part);
+    offset += parameter.numel();
   }
+  bucket.exchange = nullptr;
+  bucket.values = at::Tensor();
 }
 
 bool Shards::any(bool value) const {

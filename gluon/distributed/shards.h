@@ -2,7 +2,7 @@
 //
 //   gradients of all ranks  ->  their mean at the owner  ->  Optimizer::step() there  ->  the parameter at all ranks
 //
-// Layers of one owner travel together, in buckets; all buckets are under way at once.
+// What owners have finished is on its way while they compute the rest: phase by phase, the same phases on every rank.
 
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gluon/distributed/collective.h"
+#include "gluon/distributed/gradient_reducer.h"
 #include "gluon/geometry/layer.h"
 
 namespace gluon {
@@ -18,18 +19,25 @@ namespace gluon {
 class Shards {
  public:
   /// One owner a layer.
-  Shards(std::vector<Layer> layers, std::vector<int> owners, CollectivePtr collective);
+  Shards(std::vector<Layer> layers, std::vector<int> owners, CollectivePtr collective,
+         const ReductionOptions& options);
 
   /// One rank: nothing travels.
   bool alone() const { return collective_->size() == 1; }
-  bool owns(std::size_t layer) const { return owners_[layer] == collective_->rank(); }
+  int rank() const { return collective_->rank(); }
+  bool owns(std::size_t layer) const { return owners_[layer] == rank(); }
+  int owner(std::size_t layer) const { return owners_[layer]; }
 
-  /// Gives owners the mean over the ranks as their layer's gradient; other ranks' gradients stay what they were. A rank
-  /// without a gradient counts as one with zeros, unless no rank has any.
-  void reduce_gradients() const;
+  GradientReducer& gradients() { return *gradients_; }
 
-  /// Gives everybody the owners' parameters.
-  void gather_parameters() const;
+  /// The phase of a step, 0, 1, ..., after which each layer is done on its owner; the same on all ranks.
+  void set_phases(const std::vector<int64_t>& phases);
+
+  /// The owners' parameters of all phases before `end` that are not yet on their way.
+  void send_parameters(int64_t end);
+
+  /// Sends the rest and waits: everybody has the owners' parameters.
+  void finish_parameters();
 
   /// Whether any rank says so.
   bool any(bool value) const;
@@ -38,17 +46,24 @@ class Shards {
   void gather(std::map<std::string, at::Tensor>& entries) const;
 
  private:
-  // Neighbouring layers of one owner, dtype and device.
+  // Layers of one phase, owner, dtype and device.
   struct Bucket {
+    int64_t phase;
     int owner;
-    std::vector<std::size_t> layers;
+    std::vector<std::size_t> layers{};
+    at::Tensor values{};  // under way
+    ExchangePtr exchange{};
   };
 
-  std::vector<Bucket> make_buckets(const std::vector<bool>& taken) const;
+  void send(Bucket& bucket) const;
+  void receive(Bucket& bucket) const;
 
   std::vector<Layer> layers_;
   std::vector<int> owners_;
   CollectivePtr collective_;
+  std::unique_ptr<GradientReducer> gradients_;
+  std::vector<Bucket> buckets_;  // in the order they leave
+  std::size_t next_ = 0;
 };
 
 }  // namespace gluon

@@ -108,23 +108,29 @@ Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOpti
   if (!options_.collective) options_.collective = make_collective("single", {});
   const std::vector<std::size_t> assignment = geometry_.assign(layers_);
   const int ranks = options_.collective->size();
-  shards_.emplace(layers_, assign_layers(layers_, geometry_, assignment, ranks), options_.collective);
+  shards_.emplace(layers_, assign_layers(layers_, geometry_, assignment, ranks), options_.collective,
+                  options_.reduction);
   add_layer_batches(assignment);
 }
 
 void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
   // Blocks that are alike step together; the key is the order of the batches, so that runs repeat exactly.
   using Key = std::tuple<std::size_t, int64_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
-  std::map<Key, std::pair<NormPtr, std::vector<Block>>> groups;
+  struct Group {
+    NormPtr norm;
+    std::vector<Block> blocks;
+    std::vector<std::size_t> layers;
+  };
+  std::vector<std::map<Key, Group>> owners(static_cast<std::size_t>(options_.collective->size()));
+  std::vector<int64_t> phases(layers_.size(), std::numeric_limits<int64_t>::max() - 1);  // AdamW's: the last one
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     const Rule& rule = geometry_.rules()[assignment[i]];
-    if (!shards_->owns(i)) continue;
     if (rule.norm.is_adamw()) {
       const auto rate = rule.radius->constant();
       GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
                   rule.radius->name());
-      adamw_.add_layer(layer, *rate, rule.weight_decay);
+      if (shards_->owns(i)) adamw_.add_layer(layer, *rate, rule.weight_decay);
       continue;
     }
     check_ball(rule);
@@ -137,14 +143,23 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
               norm->name(),
               layer.parameter.scalar_type(),
               layer.parameter.device().str()};
-      auto& [shared_norm, blocks] = groups[key];
-      if (!shared_norm) shared_norm = std::move(norm);
-      blocks.push_back(std::move(block));
+      Group& group = owners[static_cast<std::size_t>(shards_->owner(i))][key];
+      if (!group.norm) group.norm = std::move(norm);
+      group.blocks.push_back(std::move(block));
+      group.layers.push_back(i);
     }
   }
-  for (auto& [key, group] : groups) {
-    batches_.emplace_back(std::move(group.second), group.first, geometry_.rules()[std::get<0>(key)],
-                          momentum_);
+  // Other ranks' batches are known, too: which of them ends a layer says when it comes.
+  for (const auto& groups : owners) {
+    int64_t phase = 0;
+    for (const auto& [key, group] : groups) {
+      for (const std::size_t i : group.layers) phases[i] = phase;
+      ++phase;
+    }
+  }
+  shards_->set_phases(phases);
+  for (auto& [key, group] : owners[static_cast<std::size_t>(shards_->rank())]) {
+    batches_.emplace_back(std::move(group.blocks), group.norm, geometry_.rules()[std::get<0>(key)], momentum_);
   }
 }
 
@@ -154,7 +169,9 @@ void Optimizer::step() {
   check_layers();
   const bool captured = kernels::is_captured(layers_.front().parameter.device());
   if (captured) check_captured(geometry_, options_, momentum_);
-  shards_->reduce_gradients();
+  if (!reduced_) reduce_gradients();
+  reduced_ = false;
+  report_missing_gradients();
   RadiusMultipliers multipliers = radius_multipliers_;
   multipliers.all *= options_.schedule.multiplier(step_);
   fused_.choose(batches_, step_, multipliers);
@@ -177,9 +194,11 @@ void Optimizer::step() {
     }
   };
   fused_.run();
+  int64_t phase = 0;
   for (LayerBatch& layers : batches_) {
     if (fused_.contains(layers)) {
       if (watched) tell(layers.fused_batch(step_));
+      shards_->send_parameters(++phase);
       continue;
     }
     for (const auto& run : layers.runs(options_.scratch_bytes)) {
@@ -190,6 +209,7 @@ void Optimizer::step() {
       layers.move_parameters(batch);
       tell(batch);
     }
+    shards_->send_parameters(++phase);
   }
   adamw_.step(multipliers);
   if (watched) {
@@ -199,7 +219,7 @@ void Optimizer::step() {
       tell(adamw_batch(entry, blocks, step_));
     }
   }
-  shards_->gather_parameters();
+  shards_->finish_parameters();
   if (!captured) ++step_;
   halfway_ = false;
 }
@@ -244,7 +264,7 @@ void Optimizer::say_path() {
   }
 }
 
-void Optimizer::check_layers() {
+void Optimizer::check_layers() const {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto& [name, parameter, role, group] = layers_[i];
     const auto& [sizes, dtype, device] = expected_[i];
@@ -254,15 +274,20 @@ void Optimizer::check_layers() {
                 " at the start and is now ", parameter.sizes(), " ", parameter.scalar_type(), " on ",
                 parameter.device());
     const at::Tensor& gradient = parameter.grad();
-    if (!gradient.defined()) {
-      if (reported_.insert(name).second) warn(join("layer '", name, "' has no gradient; it is skipped"));
-      continue;
-    }
+    if (!gradient.defined()) continue;
     GLUON_CHECK(gradient.layout() == at::kStrided && gradient.sizes() == parameter.sizes() &&
                     gradient.scalar_type() == dtype && gradient.device() == device,
                 "Optimizer: layer '", name, "' needs a gradient like itself, Strided ", dtype, " ",
                 parameter.sizes(), " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(),
                 " ", gradient.sizes(), " on ", gradient.device());
+  }
+}
+
+void Optimizer::report_missing_gradients() {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const std::string& name = layers_[i].name;
+    if (!owns(i) || layers_[i].parameter.grad().defined() || !reported_.insert(name).second) continue;
+    warn(join("layer '", name, "' has no gradient; it is skipped"));
   }
 }
 
@@ -284,30 +309,18 @@ std::string Optimizer::first_non_finite_layer() const {
   return {};
 }
 
+void Optimizer::begin_gradients(int64_t backward_passes) { shards_->gradients().begin(backward_passes); }
+
+void Optimizer::reduce_gradients() {
+  shards_->gradients().finish();
+  reduced_ = true;
+}
+
 void Optimizer::zero_grad() {
   for (Layer& layer : layers_) layer.parameter.mutable_grad() = at::Tensor();
 }
 
 std::string Optimizer::routing_report() const { return geometry_.routing_report(layers_); }
-
-std::vector<LayerRadius> Optimizer::effective_radii() const {
-  std::vector<LayerRadius> radii;
-  for (const LayerBatch& layers : batches_) {
-    const at::Tensor values = layers.last_radius().to(at::kCPU, at::kDouble);
-    for (std::size_t i = 0; i < layers.blocks().size(); ++i) {
-      radii.push_back({layers.blocks()[i].name, values.data_ptr<double>()[i]});
-    }
-  }
-  for (const AdamW::Entry& entry : adamw_.entries())
-    radii.push_back({entry.layer.name, entry.last_learning_rate});
-  if (shards_->alone()) return radii;
-  std::map<std::string, at::Tensor> all;
-  for (const LayerRadius& entry : radii) all[entry.name] = at::scalar_tensor(entry.radius, at::kDouble);
-  shards_->gather(all);
-  radii.clear();
-  for (const auto& [name, radius] : all) radii.push_back({name, radius.item<double>()});
-  return radii;
-}
 
 void Optimizer::set_radius_multiplier(double multiplier) {
   check_multiplier(multiplier);
@@ -329,54 +342,6 @@ void Optimizer::set_group_beta(int64_t group, double beta) {
 void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {
   GLUON_CHECK(observer != nullptr, "Optimizer: expected an observer, got none");
   observers_.push_back(std::move(observer));
-}
-
-int64_t Optimizer::state_bytes() const {
-  std::size_t bytes = 0;
-  for (const LayerBatch& layers : batches_) bytes += layers.state_bytes();
-  for (const AdamW::Entry& entry : adamw_.entries()) bytes += entry.first.nbytes() + entry.second.nbytes();
-  return static_cast<int64_t>(bytes);
-}
-
-OptimizerState Optimizer::state() const {
-  OptimizerState state;
-  state.step = step_ - (fused_.bad_block() != nullptr ? 1 : 0);  // a refused step does not count
-  for (const LayerBatch& layers : batches_) layers.save(state);
-  adamw_.save(state);
-  shards_->gather(state.tensors);
-  return state;
-}
-
-// Of an entry that is not this rank's.
-bool Optimizer::belongs_to_another_rank(const std::string& entry) const {
-  const std::string layer = entry.substr(entry.find('/') + 1);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (layers_[i].name == layer) return !shards_->owns(i);
-  }
-  return false;
-}
-
-void Optimizer::load_state(const OptimizerState& state) {
-  GLUON_CHECK(state.version >= 1 && state.version <= OptimizerState::kVersion, "optimizer state: version ",
-              state.version, " is not one of 1..", OptimizerState::kVersion);
-  GLUON_CHECK(state.step >= 0, "optimizer state: step must be >= 0, got ", state.step);
-  std::map<std::string, std::vector<int64_t>> expected;
-  for (const LayerBatch& layers : batches_) layers.list(expected);
-  adamw_.list(expected);
-  for (const auto& [name, sizes] : expected) {
-    const at::Tensor tensor = state.find(name, sizes);
-    GLUON_CHECK(!name.starts_with("adamw.steps/") || tensor.item<double>() >= 0, "optimizer state: '", name,
-                "' must be >= 0, got ", tensor.item<double>());
-  }
-  for (const auto& [name, tensor] : state.tensors) {
-    GLUON_CHECK(expected.count(name) == 1 || belongs_to_another_rank(name), "optimizer state: '", name,
-                "' belongs to no layer of this optimizer");
-  }
-  for (LayerBatch& layers : batches_) layers.load(state);
-  adamw_.load(state);
-  fused_.momentum_changed();
-  step_ = state.step;
-  halfway_ = false;
 }
 
 void Optimizer::warn(const std::string& sentence) const {

@@ -48,6 +48,7 @@ struct OptimizerOptions {
   int64_t scratch_bytes = int64_t{1} << 30;  // for LMO inputs, directions and products: more goes in chunks
   AdamWOptions adamw;
   CollectivePtr collective;                      // the ranks that share the work; one alone when empty
+  ReductionOptions reduction;                    // of their gradients
   std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
 
   /// Throws InputError naming the option, its value and what is allowed.
@@ -66,7 +67,8 @@ class Optimizer {
   ///
   /// With several ranks every layer has one owner, which alone keeps its momentum and moves it (distributed/shards.h):
   /// all ranks make the same optimizer and call step(), state(), load_state() and effective_radii() together. Owners'
-  /// gradients become the mean over the ranks. AdamW's layers have one owner, since they are clipped together.
+  /// gradients become the mean over the ranks (`reduction`). AdamW's layers have one owner, since they are clipped
+  /// together.
   Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options = {});
   Optimizer(const Optimizer&) = delete;  // two optimizers would share their momentum
   Optimizer& operator=(const Optimizer&) = delete;
@@ -85,6 +87,16 @@ class Optimizer {
 
   /// Waits until the last step's gradients are known to be finite; throws NonFiniteGradient otherwise, see step().
   void wait();
+
+  /// With several ranks: the next `backward_passes` are all of this step's, and in the last one gradients leave for
+  /// their owners while it goes on. Without this call they leave in step().
+  void begin_gradients(int64_t backward_passes);
+
+  /// With several ranks: gives owners their gradients now, and not in step().
+  void reduce_gradients();
+
+  /// Whether this rank moves the layer with this index in layers().
+  bool owns(std::size_t layer) const { return shards_->owns(layer); }
 
   /// Drops the gradients of all layers.
   void zero_grad();
@@ -135,7 +147,8 @@ class Optimizer {
   bool belongs_to_another_rank(const std::string& entry) const;
   void refuse_step(const std::string& layer);
   void say_path();
-  void check_layers();
+  void check_layers() const;
+  void report_missing_gradients();
   std::string first_non_finite_layer() const;  // empty when all gradients are finite
   void warn(const std::string& sentence) const;
 
@@ -155,6 +168,7 @@ class Optimizer {
   int64_t skipped_ = 0;
   bool halfway_ = false;  // a step began and did not end
   bool path_said_ = false;
+  bool reduced_ = false;  // owners have the gradients of the next step
 };
 
 }  // namespace gluon
