@@ -75,7 +75,7 @@ void write_page(const std::filesystem::path& run) {
 
 // The other ranks, when there are any.
 CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) {
-  if (environment.size == 1) return nullptr;
+  if (environment.size == 1) return options.ranks == 1 ? make_collective("single", {}) : nullptr;
   GLUON_CHECK(options.ranks == 0 || options.ranks == environment.size, "--ranks ", options.ranks,
               " does not fit the environment's WORLD_SIZE ", environment.size);
   Ranks ranks = environment;
@@ -107,6 +107,7 @@ void train(CLI::App& command, TrainCommand& options) {
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   const lab::Experiment experiment = lab::make_experiment(config);
   const CollectivePtr collective = meet_ranks(options, environment);
+  config.parts = config.parts_for(collective ? collective->size() : 0);
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
   if (environment.rank > 0) {
     if (options.resume) {

@@ -27,6 +27,10 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   command.add_flag("--full-batch", config.full_batch, "One step = the whole training set")
       ->default_str(config.full_batch ? "true" : "false")
       ->group("Data");
+  option("--parts", config.parts,
+         "Parts of a batch for ranks to share, whose gradients are added exactly (1: one piece a rank; 0: 12 on the "
+         "CPU)")
+      ->group("Data");
   option("--preset", config.preset,
          "unscion, scion, muon, sign_descent, normalized_descent, deterministic_gluon or adamw")
       ->group("Optimizer");
@@ -48,6 +52,11 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 on a GPU, if the model can)")
       ->group("Run");
   option("--cuda-graph", config.cuda_graph, "Forward and backward pass as one CUDA graph, where it can be")
+      ->group("Run");
+  command
+      .add_flag("--deterministic", config.deterministic,
+                "The same bits in every run on a GPU, too, where LibTorch can (on the CPU they always are)")
+      ->default_str(config.deterministic ? "true" : "false")
       ->group("Run");
   option("--eval-every", config.eval_every, "Steps between evaluations")->group("Run");
   option("--save-every", config.save_every, "Steps between checkpoints")->group("Run");

@@ -85,6 +85,7 @@ Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, Reco
       const NormPtr norm = by_lmo ? rule.norm.resolve(block.shape, dual) : plain;
       samples_.layers.push_back(
           {block.name, std::string(role_name(layer.role)), plain->name(), by_lmo ? dual : kExact, {}});
+      if (options_.measures && !options_.measures(i)) continue;
       const Key key{block.shape.rows, block.shape.cols, norm->name(), layer.parameter.scalar_type(),
                     layer.parameter.device().str()};
       const auto [entry, fresh] = known.emplace(key, groups_.size());

@@ -24,6 +24,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -40,6 +41,7 @@ struct RecorderOptions {
   Estimator estimator =
       Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
   std::string dual = "auto";    // of spectral norms: see above
+  std::function<bool(std::size_t)> measures;  // whether the layer with this index is; all of them when empty
 
   /// Throws InputError naming the option, its value and what is allowed.
   void validate() const;
@@ -69,7 +71,7 @@ class Recorder : public StepObserver {
   /// Whether there are samples to take.
   bool has_samples() const { return has_samples_; }
 
-  /// What is measured, without samples.
+  /// All layers and how they are measured, without samples.
   Trajectory measured() const;
 
   /// The samples made since the last call.

@@ -8,6 +8,7 @@
 #include "gluon/smoothness/recorder.h"
 #include "gluon/spec.h"
 #include "gluon/update/presets.h"
+#include "lab/train/rank_share.h"
 
 namespace gluon::lab {
 
@@ -22,6 +23,7 @@ void TrainConfig::validate() const {
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
   GLUON_CHECK(label_smoothing < 1, "--label-smoothing must be in [0, 1), got ", label_smoothing);
+  GLUON_CHECK(parts >= 0, "--parts must be >= 0, got ", parts);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
   GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
   GLUON_CHECK(precision.empty() || precision == "float32" || precision == "bfloat16",
@@ -69,6 +71,13 @@ Estimator TrainConfig::estimator() const {
 
 Schedule TrainConfig::resolved_schedule() const {
   return schedule.empty() ? Schedule::linear(steps, steps * 3 / 10) : make_schedule(schedule);
+}
+
+int64_t TrainConfig::parts_for(int ranks) const {
+  if (parts > 0) return parts;
+  // A GPU is slow on small parts, and batch norm needs its batch together.
+  const bool one_piece = ranks == 0 || device == "cuda" || model == "cifar-cnn";
+  return one_piece ? 1 : common_parts(ranks);
 }
 
 std::map<std::string, double> parse_radii(const std::string& text) {

@@ -1,6 +1,12 @@
 // RankShare: this rank's examples of a batch that all ranks share, and what all ranks say together.
 //
-//   batch of B examples, N ranks:  rank r has the examples [B r / N, B (r + 1) / N)
+//   batch of B examples in P parts:  part p has the examples [B p / P, B (p + 1) / P)
+//   N ranks:                         rank r has the parts    [P r / N, P (r + 1) / N)
+//
+// A sum in float32 depends on its order, and training turns a difference in the last bit into one of a percent within
+// fifty steps. So the parts do not depend on the number of ranks: each is computed by itself, wherever that is, and the
+// parts' gradients are added exactly (ReductionOptions). Where parts would cost too much, on a GPU, or mean something
+// else, with batch norm, each rank's share is one piece (P = 1), and ranks agree to rounding at first.
 
 #pragma once
 
@@ -12,26 +18,48 @@
 
 namespace gluon::lab {
 
+/// Parts that 1, 2, 3, 4, 6 and 12 ranks share evenly, and for another number of ranks the least multiple of it above.
+int64_t common_parts(int ranks);
+
 class RankShare {
  public:
-  /// One rank alone when null.
-  explicit RankShare(CollectivePtr collective);
+  /// One rank alone when `collective` is null; one piece a rank when `parts` is 1. Throws InputError when there are fewer
+  /// parts than ranks.
+  explicit RankShare(CollectivePtr collective, int64_t parts = 1);
 
   const CollectivePtr& collective() const { return collective_; }
   bool alone() const { return collective_->size() == 1; }
   bool is_first() const { return collective_->rank() == 0; }
 
-  /// Views; a rank may have no example of a small batch.
+  /// Whether gradients do not depend on the number of ranks.
+  bool is_exact() const { return parts_ > 1; }
+
+  /// This rank's examples, as views; none where the batch is smaller than the number of parts.
   Batch of(const Batch& batch) const;
+
+  /// The parts of of(batch), without empty ones, where the batch had so many `examples`.
+  std::vector<Batch> parts(const Batch& mine, int64_t examples) const;
 
   /// The sum over the ranks of each number.
   std::vector<double> sum(std::vector<double> numbers) const;
+
+  /// The numbers of all ranks, in their order.
+  std::vector<double> gather(const std::vector<double>& numbers) const;
 
   /// Gives everybody the tensors of the first rank.
   void copy_from_first(std::span<const torch::Tensor> tensors) const;
 
  private:
+  struct Range {
+    int64_t begin;
+    int64_t end;
+  };
+
+  int64_t pieces() const { return is_exact() ? parts_ : collective_->size(); }
+  Range own_pieces() const;
+
   CollectivePtr collective_;
+  int64_t parts_;
 };
 
 }  // namespace gluon::lab

@@ -1,15 +1,17 @@
 #include "lab/train/trainer.h"
 
+#include <ATen/Context.h>
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <chrono>
-#include <sstream>
+#include <cstdlib>
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/version.h"
+#include "lab/train/gather_samples.h"
 
 namespace gluon::lab {
 namespace {
@@ -36,6 +38,7 @@ void check_device(const TrainConfig& config) {
 OptimizerOptions optimizer_options(const TrainConfig& config, const RankShare& share) {
   OptimizerOptions options;
   options.collective = share.collective();
+  options.reduction = {.mean = false, .exact = share.is_exact()};  // losses are weighted by their examples
   if (!config.momentum.empty()) options.momentum = make_momentum(config.momentum);
   if (!config.orthogonalizer.empty()) options.orthogonalizer = config.orthogonalizer;
   options.schedule = config.resolved_schedule();
@@ -43,31 +46,18 @@ OptimizerOptions optimizer_options(const TrainConfig& config, const RankShare& s
   return options;
 }
 
+// Of the whole process.
+void make_deterministic() {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // as cuBLAS asks for
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setBenchmarkCuDNN(false);
+}
+
 std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& model) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& entry : model.named_parameters()) tensors[entry.key()] = entry.value();
   for (const auto& entry : model.named_buffers()) tensors[entry.key()] = entry.value();
   return tensors;
-}
-
-// With single spaces: tables of other widths may say the same.
-std::string collapsed(std::string text) {
-  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
-  text.erase(std::unique(text.begin(), text.end(), is_gap), text.end());
-  return text;
-}
-
-// The first line in which two texts differ; empty where one has ended.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream left(a);
-  std::istringstream right(b);
-  std::string left_line;
-  std::string right_line;
-  do {
-    if (!std::getline(left, left_line)) left_line.clear();
-    if (!std::getline(right, right_line)) right_line.clear();
-  } while (left_line == right_line && (left || right));
-  return {left_line, right_line};
 }
 
 // Seconds left, from the mean over the steps taken since this process began.
@@ -82,12 +72,13 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
     : config_((config.validate(), check_device(config), std::move(config))),
       model_((model->to(torch::Device(config_.device)), std::move(model))),
       dataset_(std::move(dataset)),
-      share_(std::move(collective)),
+      share_(collective, config_.parts_for(collective ? collective->size() : 0)),
       optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_, share_)),
       // All batches of a full one come round again: there is no next one to prepare.
       train_batches_(dataset_, config_.batch, torch::Device(config_.device),
                      config_.device == "cuda" && !config_.full_batch, share_) {
   check_ranks();
+  if (config_.deterministic) make_deterministic();
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
@@ -106,7 +97,10 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
   recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
                                          RecorderOptions{.every = config_.smoothness_every,
                                                          .estimator = config_.estimator(),
-                                                         .dual = config_.smoothness_dual});
+                                                         .dual = config_.smoothness_dual,
+                                                         .measures = [this](std::size_t layer) {
+                                                           return optimizer_.owns(layer);
+                                                         }});
   optimizer_.add_observer(recorder_);
 }
 
@@ -119,22 +113,21 @@ double Trainer::step() {
   } catch (const c10::OutOfMemoryError&) {
     refuse_batch();
   }
-  if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
+  if (recorder_ && recorder_->needs_reference(steps_taken())) {
+    optimizer_.reduce_gradients();
+    take_reference();
+  }
   Stopwatch watch;
   optimizer_.step();
   wait_for_device();
   timing_.optimizer = watch.lap();
-  const double value = share_.sum({loss.item<double>()})[0] / share_.collective()->size();
+  const double value = share_.sum({loss.item<double>()})[0];
   optimizer_.wait();
   return value;
 }
 
 void Trainer::check_ranks() const {
   if (share_.alone()) return;
-  const int ranks = share_.collective()->size();
-  GLUON_CHECK(config_.batch % ranks == 0, "--batch ", config_.batch, " must be divisible by the ", ranks,
-              " ranks that share it");
-  GLUON_CHECK(config_.smoothness_every == 0, "--smoothness-every works with one rank so far");
   std::string text = join("gluon ", kVersion, "; steps ", config_.steps, "; data ", dataset_->describe());
   for (const auto& [part, here] : identity()) text += join("; ", part, " ", here);
   check_agreement(*share_.collective(), "version, config, model or data", text);
@@ -145,19 +138,19 @@ torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
   const int64_t first = config_.full_batch ? 0 : step * count;
   Stopwatch watch;
   optimizer_.zero_grad();
-  torch::Tensor mean;
   if (graph_ && with_graph && !time_stages_) {
     std::vector<Batch> batches;
     for (int64_t i = 0; i < count; ++i) batches.push_back(train_batches_.get(first + i));
-    mean = graph_->run(batches);
+    const torch::Tensor mean = graph_->run(batches);
     timing_.forward += watch.lap();
     return mean;
   }
+  torch::Tensor mean = torch::zeros({}, torch::device(torch::Device(config_.device)).dtype(torch::kDouble));
   for (int64_t i = 0; i < count; ++i) {
-    const Batch batch = train_batches_.get(first + i);
+    const std::vector<Batch> parts = share_.parts(train_batches_.get(first + i), config_.batch);
+    if (i == 0) optimizer_.begin_gradients(count * static_cast<int64_t>(parts.size()));
     timing_.forward += watch.lap();
-    const torch::Tensor loss = compute_gradients(std::span(&batch, 1));
-    mean = mean.defined() ? mean + loss : loss;
+    for (const Batch& part : parts) mean = mean + compute_gradients(std::span(&part, 1));
     watch.lap();
   }
   return mean;
@@ -167,8 +160,11 @@ torch::Tensor Trainer::compute_gradients(std::span<const Batch> batches) {
   torch::Tensor mean;
   Stopwatch watch;
   for (const Batch& batch : batches) {
-    const torch::Tensor loss =
-        model_->loss(batch, label_smoothing()) / static_cast<double>(batches_per_step());
+    torch::Tensor loss = model_->loss(batch, label_smoothing()) / static_cast<double>(batches_per_step());
+    const int64_t examples = batch.inputs.size(0);
+    if (examples < config_.batch) {
+      loss = loss * (static_cast<double>(examples) / static_cast<double>(config_.batch));
+    }
     mean = mean.defined() ? mean + loss.detach() : loss.detach();
     wait_for_device();
     timing_.forward += watch.lap();
@@ -189,7 +185,7 @@ std::string Trainer::precision() const {
 
 bool Trainer::uses_graph() const {
   // A full batch may be more than the device holds at once.
-  return config_.cuda_graph && config_.device == "cuda" && !config_.full_batch &&
+  return config_.cuda_graph && config_.device == "cuda" && !config_.full_batch && !share_.is_exact() &&
          kernels::why_unavailable(torch::Device(torch::kCUDA, 0)).empty();
 }
 
@@ -227,6 +223,7 @@ void Trainer::take_reference() {
   for (const torch::Tensor& buffer : model_->buffers()) buffers.push_back(buffer.clone());
 
   compute_gradients(steps_taken() + 1, /*with_graph=*/false);  // the graph's gradients are this step's
+  optimizer_.reduce_gradients();
   recorder_->take_reference();
 
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -289,7 +286,7 @@ TrainSummary Trainer::run(RunDirectory* directory, Progress* progress, const std
   while (steps_taken() < config_.steps && share_.sum({stop ? 1.0 : 0.0})[0] == 0) {
     Stopwatch watch;
     summary.loss = step();
-    if (recorder_ && recorder_->has_samples()) write_samples();
+    if (recorder_ && share_.sum({recorder_->has_samples() ? 1.0 : 0.0})[0] > 0) write_samples();
     const int64_t taken = steps_taken();
     const bool evaluated = taken % config_.eval_every == 0 || taken == config_.steps;
     seconds += watch.lap();
@@ -318,7 +315,8 @@ void Trainer::prepare(const RunDirectory& directory) {
 }
 
 void Trainer::write_samples() {
-  const Trajectory trajectory = recorder_->take_samples();
+  const Trajectory trajectory = gather_samples(share_, recorder_->take_samples());
+  if (!samples_) return;
   for (const LayerTrajectory& layer : trajectory.layers) {
     for (const Sample& sample : layer.samples) samples_->append(layer, sample);
   }
@@ -337,13 +335,7 @@ Checkpoint Trainer::checkpoint() const {
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  for (const auto& [part, here] : identity()) {
-    const auto found = checkpoint.text.find(part);
-    GLUON_CHECK(found != checkpoint.text.end(), "resume: the checkpoint does not say its ", part);
-    const auto [there_line, here_line] = first_difference(collapsed(found->second), collapsed(here));
-    GLUON_CHECK(there_line == here_line, "resume: the checkpoint belongs to another run: its ", part, " is '",
-                there_line, "', here it is '", here_line, "'");
-  }
+  check_same_run(identity(), checkpoint.text);
   optimizer_.load_state(checkpoint.optimizer);
   const torch::NoGradGuard no_grad;
   restore_tensors(checkpoint.model, named_tensors(*model_));
@@ -367,7 +359,7 @@ double Trainer::label_smoothing() const {
   return config_.model == "cifar-cnn" ? 0.2 : 0;
 }
 
-std::map<std::string, std::string> Trainer::identity() const {
+RunIdentity Trainer::identity() const {
   const OptimizerOptions& options = optimizer_.options();
   return {{"model", config_.model},
           {"geometry", optimizer_.routing_report()},

@@ -24,6 +24,7 @@
 #include "lab/train/progress.h"
 #include "lab/train/rank_share.h"
 #include "lab/train/run_directory.h"
+#include "lab/train/run_identity.h"
 
 namespace gluon::lab {
 
@@ -103,7 +104,7 @@ class Trainer {
   bool uses_graph() const;
   int64_t batches_per_step() const;
   double label_smoothing() const;
-  std::map<std::string, std::string> identity() const;  // what must agree between a checkpoint and this run
+  RunIdentity identity() const;  // what must agree between a checkpoint, other ranks and this run
   LogRow log_row(double loss, std::optional<double> val, double seconds) const;
 
   TrainConfig config_;
