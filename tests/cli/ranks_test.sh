@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Ranks that share each batch and the optimizer train as one: the same losses, weights and samples of smoothness.
+set -euo pipefail
+program=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+small=(--layers 2 --width 64 --heads 2 --seq 64 --eval-every 10)
+
+if "$program" train --ranks 2 --steps 1 "${small[@]}" --out "$work/probe" 2>&1 | grep -q "this build has no gloo"; then
+  echo "skipped: this build has no gloo"
+  exit 0
+fi
+
+run() { # name, flags
+  local name=$1
+  shift
+  if ! timeout 300 "$program" train "$@" --out "$work/$name" >>"$work/$name.txt" 2>&1; then
+    echo "train $* failed:"
+    tail -n 5 "$work/$name.txt"
+    exit 1
+  fi
+}
+
+same_bytes() { # file, run, run
+  cmp "$work/$2/$1" "$work/$3/$1" || { echo "$2 and $3 differ in $1"; exit 1; }
+}
+
+# The losses of two runs, to 1e-5; `val` where there is one to 1e-6.
+same_curve() { # run, run
+  paste -d, <(cut -d, -f1,3,4 "$work/$1/log.csv") <(cut -d, -f1,3,4 "$work/$2/log.csv") |
+    awk -F, -v runs="$1 and $2" '
+      function far(a, b, bound) { return (a > b ? a - b : b - a) > bound * a }
+      NR > 1 && ($1 != $4 || far($2, $5, 1e-5) || ($3 != "" && far($3, $6, 1e-6))) {
+        print runs " differ: " $0; bad = 1; exit }
+      END { exit bad || NR < 2 }'
+}
+
+# The default model on the default data, whose 16 examples three ranks cannot share evenly.
+for ranks in 1 2 3; do run "default$ranks" --ranks "$ranks" --steps 50; done
+for ranks in 2 3; do
+  same_curve default1 "default$ranks"
+  same_bytes checkpoint/step-00000050.safetensors default1 "default$ranks"
+done
+[ "$(wc -l <"$work/default3/log.csv")" -eq 51 ]
+
+# Twice the same, smoothness recorded, gradients accumulated, AdamW's layers among the others.
+measured=("${small[@]}" --deterministic --preset muon --accumulate 2 --steps 20 --smoothness-every 5)
+run one --ranks 3 "${measured[@]}"
+run two --ranks 3 "${measured[@]}"
+run alone --ranks 1 "${measured[@]}"
+for other in two alone; do
+  same_bytes checkpoint/step-00000020.safetensors one "$other"
+  same_bytes smoothness.csv one "$other"
+done
+[ "$(wc -l <"$work/one/smoothness.csv")" -gt 10 ]
+
+# Started by hand, as torchrun does.
+port=$((20000 + RANDOM % 20000))
+for rank in 1 2 0; do
+  RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port OMP_NUM_THREADS=1 timeout 300 \
+    "$program" train "${small[@]}" --steps 20 --out "$work/hand" >>"$work/hand.txt" 2>&1 &
+done
+for job in $(jobs -p); do wait "$job" || { tail -n 5 "$work/hand.txt"; exit 1; }; done
+run small --ranks 1 "${small[@]}" --steps 20
+same_bytes checkpoint/step-00000020.safetensors small hand
+
+# A checkpoint of three ranks goes on with one, with two, and with more than there are parts for.
+for ranks in 1 2 3; do
+  cp -r "$work/hand" "$work/on$ranks"
+  run "on$ranks" --resume --ranks "$ranks" --steps 30
+done
+for ranks in 1 2; do
+  same_curve on3 "on$ranks"
+  same_bytes checkpoint/step-00000030.safetensors on3 "on$ranks"
+done
+if "$program" train --resume --ranks 13 --steps 40 --out "$work/on3" >"$work/many.txt" 2>&1; then
+  echo "13 ranks shared 12 parts"
+  exit 1
+fi
+grep -q -- "--parts 12 must be 1 or at least the 13 ranks" "$work/many.txt"
+echo "1, 2 and 3 ranks: the same bytes"
