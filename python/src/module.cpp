@@ -20,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
 
   bind_geometry(module);
   bind_lmo(module);
+  bind_distributed(module);  // before what takes a collective
   bind_update(module);
   bind_smoothness(module);
   bind_fit(module);

@@ -27,7 +27,8 @@ std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geome
                                           const std::string& orthogonalizer, const std::string& schedule,
                                           const std::string& non_finite,
                                           std::pair<double, double> adamw_betas, double adamw_eps,
-                                          double adamw_clip, std::function<void(const std::string&)> warn) {
+                                          double adamw_clip, CollectivePtr collective,
+                                          std::function<void(const std::string&)> warn) {
   OptimizerOptions options{.schedule = make_schedule(schedule),
                            .orthogonalizer = orthogonalizer,
                            .non_finite = parse_non_finite(non_finite),
@@ -35,6 +36,7 @@ std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geome
                                      .beta2 = adamw_betas.second,
                                      .eps = adamw_eps,
                                      .clip = adamw_clip},
+                           .collective = std::move(collective),
                            .warn = std::move(warn)};
   if (momentum) options.momentum = momentum_from(*momentum);
   return std::make_unique<Optimizer>(std::move(layers), geometry, std::move(options));
@@ -68,7 +70,7 @@ void bind_update(py::module_& module) {
            py::arg("schedule") = "constant", py::arg("non_finite") = "error",
            py::arg("adamw_betas") = std::pair(AdamWOptions{}.beta1, AdamWOptions{}.beta2),
            py::arg("adamw_eps") = AdamWOptions{}.eps, py::arg("adamw_clip") = AdamWOptions{}.clip,
-           py::arg("warn") = py::none())
+           py::arg("collective") = CollectivePtr(), py::arg("warn") = py::none())
       .def("step", &Optimizer::step, Release())
       .def("wait", &Optimizer::wait, Release())
       .def("routing_report", &Optimizer::routing_report)
@@ -81,6 +83,7 @@ void bind_update(py::module_& module) {
       .def_property_readonly("steps_taken", &Optimizer::steps_taken)
       .def_property_readonly("steps_skipped", &Optimizer::steps_skipped)
       .def_property_readonly("layers", &Optimizer::layers)
+      .def("state_bytes", &Optimizer::state_bytes)
       .def("add_observer", &Optimizer::add_observer, py::arg("observer"))
       .def("state", &Optimizer::state, Release())
       .def("load_state", &Optimizer::load_state, py::arg("state"), Release());

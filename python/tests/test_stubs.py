@@ -34,5 +34,5 @@ def test_stubs_and_module_agree(stub, module):
     stubs = listed(HERE / stub)
     assert set(stubs) == public(dir(module))
     for name, members in stubs.items():
-        if members is not None and name != "NonFiniteGradient":
+        if members is not None and not issubclass(getattr(module, name), Exception):
             assert members == public(vars(getattr(module, name))), name

@@ -1,0 +1,133 @@
+// gluon/distributed: a process group of torch.distributed as the ranks that share the layers.
+//
+// The exchanges are Python's functions, not c10d's: these are the same from torch 1.13 to 2.x, for every backend.
+
+#include <ATen/ATen.h>
+
+#include "bindings.h"
+#include "gluon/check.h"
+#include "gluon/distributed/collective.h"
+
+namespace gluon::python {
+namespace {
+
+// A Python object that a thread without the GIL may drop.
+class Held {
+ public:
+  explicit Held(py::object object) : object_(std::move(object)) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    const py::gil_scoped_acquire gil;
+    object_ = py::object();
+  }
+
+  const py::object& get() const { return object_; }
+
+ private:
+  py::object object_;
+};
+
+// Steps run without the GIL. What Python raises is said as the loss of a rank; KeyboardInterrupt and its like stay.
+template <typename Body>
+auto in_python(int rank, int size, Body body) {
+  const py::gil_scoped_acquire gil;
+  try {
+    return body();
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    const std::string kind = py::str(error.type().attr("__name__")), text = py::str(error.value());
+    throw RankLost(join("rank ", rank, " of ", size, ": an exchange with the other ranks failed (", kind,
+                        ": ", text, ")"));
+  }
+}
+
+class TorchExchange : public Exchange {
+ public:
+  TorchExchange(int rank, int size, py::object work, at::Tensor tensor, at::Tensor sent)
+      : rank_(rank),
+        size_(size),
+        work_(std::move(work)),
+        tensor_(std::move(tensor)),
+        sent_(std::move(sent)) {}
+
+  void wait() override {
+    in_python(rank_, size_, [&] { work_.get().attr("wait")(); });
+    if (!sent_.is_same(tensor_)) tensor_.copy_(sent_);
+  }
+
+ private:
+  int rank_, size_;
+  Held work_;
+  at::Tensor tensor_, sent_;  // kept while they are on their way
+};
+
+struct Nothing : Exchange {
+  void wait() override {}
+};
+
+class TorchCollective : public Collective {
+ public:
+  // `ranks` are the members' ranks in the whole world, which is how torch.distributed names a root. `staging` is the
+  // device that tensors of the CPU go through where the backend does not take them.
+  TorchCollective(py::object group, int rank, std::vector<int> ranks, std::optional<at::Device> staging)
+      : distributed_(py::module_::import("torch.distributed")),
+        group_(std::move(group)),
+        rank_(rank),
+        ranks_(std::move(ranks)),
+        staging_(staging) {}
+
+  std::string_view name() const override { return "torch.distributed"; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(ranks_.size()); }
+
+  ExchangePtr all_reduce(at::Tensor tensor) override { return start("all_reduce", std::move(tensor)); }
+  ExchangePtr reduce(at::Tensor tensor, int root) override {
+    return start("reduce", std::move(tensor), "dst", root);
+  }
+  ExchangePtr broadcast(at::Tensor tensor, int root) override {
+    return start("broadcast", std::move(tensor), "src", root);
+  }
+
+ private:
+  ExchangePtr start(const char* function, at::Tensor tensor, const char* role = nullptr, int root = 0) {
+    if (tensor.numel() == 0) return std::make_unique<Nothing>();
+    const bool stage = staging_ && tensor.is_cpu();
+    at::Tensor sent = stage ? tensor.to(*staging_, tensor.scalar_type(), false, true) : tensor;
+    return in_python(rank_, size(), [&]() -> ExchangePtr {
+      py::dict arguments;
+      arguments["group"] = group_.get();
+      arguments["async_op"] = true;
+      if (role != nullptr) arguments[role] = ranks_[static_cast<std::size_t>(root)];
+      py::object work = distributed_.get().attr(function)(sent, **arguments);
+      return std::make_unique<TorchExchange>(rank_, size(), std::move(work), tensor, sent);
+    });
+  }
+
+  Held distributed_, group_;
+  int rank_;
+  std::vector<int> ranks_;
+  std::optional<at::Device> staging_;
+};
+
+}  // namespace
+
+void bind_distributed(py::module_& module) {
+  py::register_exception<RankLost>(module, "RankLost", PyExc_RuntimeError);
+  py::class_<Collective, std::shared_ptr<Collective>>(module, "Collective")
+      .def(py::init([](py::object group, int rank, std::vector<int> ranks,
+                       std::optional<at::Device> staging) -> CollectivePtr {
+             return std::make_shared<TorchCollective>(std::move(group), rank, std::move(ranks), staging);
+           }),
+           py::arg("group"), py::arg("rank"), py::arg("ranks"), py::arg("staging") = py::none())
+      .def_property_readonly("rank", &Collective::rank)
+      .def_property_readonly("size", &Collective::size);
+  module.def(
+      "check_agreement",
+      [](Collective& collective, const std::string& what, const std::string& text) {
+        check_agreement(collective, what, text);
+      },
+      py::arg("collective"), py::arg("what"), py::arg("text"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace gluon::python
