@@ -16,7 +16,7 @@ hidden  scaled(sqrt(n/m),spectral)   0.05         2            48
 import torch as _torch  # before _core, which needs its libraries
 
 from . import norms, theory
-from ._core import Geometry, NonFiniteGradient, __version__, default_orthogonalizer, preset
+from ._core import Geometry, NonFiniteGradient, RankLost, __version__, default_orthogonalizer, preset
 from .methods import Muon, Scion
 from .norms import orthogonalize
 from .optimizer import Gluon
@@ -27,6 +27,7 @@ __all__ = [
     "Gluon",
     "Muon",
     "NonFiniteGradient",
+    "RankLost",
     "Scion",
     "SmoothnessRecorder",
     "__version__",

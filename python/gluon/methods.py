@@ -24,6 +24,7 @@ class Muon(Gluon):
         adjust_lr_fn: how U V^T of an m x n matrix is scaled: ``"original"`` sqrt(max(1, m/n)), ``"match_rms_adamw"``
             0.2 sqrt(max(m, n)), or ``"none"``.
         adamw_lr: learning rate of the layers that are no hidden matrices.
+        options: Gluon's, ``process_group`` among them.
 
     >>> import torch, gluon
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
@@ -135,6 +136,7 @@ class Scion(Gluon):
         norm, norm_kwargs: of groups that say nothing; ``"Auto"`` takes the preset's norms by role.
         scale: rho; a number for all layers, or by role: ``{"hidden": 50, "embedding": 3000}``.
         unconstrained: no ball.
+        options: Gluon's, ``process_group`` among them.
 
     >>> import torch, gluon
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))

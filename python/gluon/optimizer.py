@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from . import _core
+from .distributed import all_or_none, check_layers, check_states, collective_of
 from .parameters import (
     RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of,
 )  # fmt: skip
@@ -66,8 +67,18 @@ class Gluon(torch.optim.Optimizer):
         schedule: a schedule of the library, ``"linear(5000,1450)"``; multiplies with ``lr``.
         non_finite: what a NaN or Inf gradient does: ``"error"`` (nothing moves) or ``"skip"`` (the step is left out).
         adamw_betas, adamw_eps, adamw_clip: for layers that the geometry leaves to AdamW.
-        process_group: must be None. Under DistributedDataParallel every rank computes all layers; a mode in which ranks
-            share the layers among them does not exist yet.
+        process_group: ranks that share the layers, a group of torch.distributed such as
+            ``torch.distributed.group.WORLD`` (after ``init_process_group()``). Without it every rank computes all.
+
+    With a process group every layer has one owner, which alone keeps its momentum and computes its update. ``step()``
+    brings the mean of all ranks' gradients to the owners and the new parameters to everybody, so the model needs no
+    DistributedDataParallel; inside one it trains the same, and the gradients travel twice. All ranks start with the
+    same parameters, freeze and thaw the same ones, and make these calls together, or they wait for each other until the
+    group's timeout: the constructor, ``add_param_group``, ``step``, ``state_dict``, ``load_state_dict`` and
+    ``effective_radii``. States are whole on every rank and go to any number of ranks. After a step a gradient is the
+    mean at its owner and the rank's own elsewhere. Where ranks cannot reach each other, RankLost (a RuntimeError) is
+    raised. Such an optimizer is neither copied nor pickled, which raises TypeError: its momentum lies on several ranks,
+    and so would have to be gathered by all of them.
 
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
@@ -96,13 +107,9 @@ class Gluon(torch.optim.Optimizer):
         adamw_betas: Tuple[float, float] = (0.9, 0.95),
         adamw_eps: float = 1e-8,
         adamw_clip: float = 0.0,
-        process_group: None = None,
+        process_group: Any = None,
     ) -> None:
-        if process_group is not None:
-            raise NotImplementedError(
-                f"{type(self).__name__}: layers cannot be sharded over a process group yet; without process_group "
-                "every rank computes all of them, as under DistributedDataParallel"
-            )
+        self._collective = None if process_group is None else collective_of(process_group)
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
         self._base = _geometry(preset, radius, geometry)
@@ -150,7 +157,13 @@ class Gluon(torch.optim.Optimizer):
 
     def _make_core(self, joined: set) -> _core.Optimizer:
         """A core for the trainable parameters and those called as in `joined`, frozen or not."""
-        return _core.Optimizer(self._layers(joined), self.geometry, warn=_warn, **self._options)
+        with all_or_none(self._collective, "when the optimizer is made"):
+            core = _core.Optimizer(
+                self._layers(joined), self.geometry, collective=self._collective, warn=_warn, **self._options
+            )
+        if self._collective is not None:
+            check_layers(self._collective, core.layers, {"geometry": self.geometry, **self._options})
+        return core
 
     def _install(self, core: _core.Optimizer) -> None:
         for observer in self._observers:
@@ -191,6 +204,9 @@ class Gluon(torch.optim.Optimizer):
     @_not_traced
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Moves all layers that have a gradient; gradients stay as they are.
+
+        With a process group all ranks call it together, and gradients of owned layers become the mean over the ranks.
+        A layer moves when any rank has a gradient of it; ranks without one count as zeros.
 
         Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike
         its parameter. Where a GPU's kernels move all layers, a bad gradient is told by the next step() or wait().
@@ -237,9 +253,14 @@ class Gluon(torch.optim.Optimizer):
     def effective_radii(self) -> Dict[str, float]:
         """The radius (AdamW: learning rate) each layer moved by in its last step, ``lr`` and schedule included.
 
-        A layer with several matrices has one entry for each, ``"qkv.weight[0]"``.
+        A layer with several matrices has one entry for each, ``"qkv.weight[0]"``. With a process group all ranks call
+        it together, and all get all layers.
         """
         return self._core.effective_radii()
+
+    def state_bytes(self) -> int:
+        """Bytes of momentum and of AdamW's moments that this process keeps: with a process group its own layers'."""
+        return self._core.state_bytes()
 
     def wait(self) -> None:
         """On a GPU, waits for the last step; raises NonFiniteGradient if its gradients were bad."""
@@ -255,7 +276,10 @@ class Gluon(torch.optim.Optimizer):
         self._observers.append(observer)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters."""
+        """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters.
+
+        With a process group all ranks call it together; each gets all of it, and one may save it.
+        """
         _run_hooks(self, "state_dict_pre")
         state = self._core.state()
         groups = [dict(group, params=group["param_names"][:]) for group in self.param_groups]
@@ -269,30 +293,41 @@ class Gluon(torch.optim.Optimizer):
         return _run_hooks(self, "state_dict_post", state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The inverse of state_dict(), by name: the order of parameters and groups may differ.
+        """The inverse of state_dict(), by name: the order of parameters and groups may differ, and the number of ranks.
 
+        With a process group all ranks call it together, with the same state; what does not fit on one raises on all.
         Raises ValueError, with nothing changed, when it does not fit.
         """
         state_dict = _run_hooks(self, "load_state_dict_pre", dict(state_dict))
-        missing = [key for key in _STATE_KEYS if key not in state_dict]
-        if missing:
-            raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
-        saved_groups = [self._saved_group(group, state_dict["param_groups"]) for group in self.param_groups]
-        if len(saved_groups) != len(state_dict["param_groups"]):
-            raise ValueError(
-                f"state_dict: has {len(state_dict['param_groups'])} groups, the optimizer {len(saved_groups)}"
-            )
+        with all_or_none(self._collective, "when a state is loaded"):
+            saved_groups = self._saved_groups(state_dict)
+            about, layers = state_dict["gluon"], state_dict["state"]
+            state = _core.OptimizerState(about["version"], about["step"], _by_kind(layers))
+        if self._collective is not None:
+            check_states(self._collective, state)
         # A parameter that was trained then is part of it now, frozen or not; one that was not starts anew.
-        state, about = state_dict["state"], state_dict["gluon"]
-        core = self._make_core(self._joined | set(state))
-        tensors = {key: tensor for key, tensor in core.state().tensors.items() if key.split("/", 1)[1] not in state}
-        tensors.update(_by_kind(state))
-        core.load_state(_core.OptimizerState(about["version"], about["step"], tensors))
+        core = self._make_core(self._joined | set(layers))
+        if any(layer.name not in layers for layer in core.layers):
+            fresh = {key: x for key, x in core.state().tensors.items() if key.split("/", 1)[1] not in layers}
+            state = _core.OptimizerState(state.version, state.step, {**state.tensors, **fresh})
+        with all_or_none(self._collective, "when a state is loaded"):
+            core.load_state(state)
         self._install(core)
         for group, saved in zip(self.param_groups, saved_groups):
             # Norms, radii and roles are those of this optimizer; lr and the like are the saved ones.
             group.update((k, copy.deepcopy(v)) for k, v in saved.items() if k not in ("params", "role", *RULE_KEYS))
         _run_hooks(self, "load_state_dict_post")
+
+    def _saved_groups(self, state_dict: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+        """What the state dict says of each of this optimizer's groups. Raises ValueError where they do not fit."""
+        missing = [key for key in _STATE_KEYS if key not in state_dict]
+        if missing:
+            raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
+        groups = state_dict["param_groups"]
+        found = [self._saved_group(group, groups) for group in self.param_groups]
+        if len(found) != len(groups):
+            raise ValueError(f"state_dict: has {len(groups)} groups, the optimizer {len(found)}")
+        return found
 
     @staticmethod
     def _saved_group(group: Mapping[str, Any], saved_groups: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -311,6 +346,11 @@ class Gluon(torch.optim.Optimizer):
     )  # fmt: skip
 
     def __getstate__(self) -> Dict[str, Any]:
+        if self._collective is not None:
+            raise TypeError(
+                f"{type(self).__name__}: an optimizer with a process group is neither copied nor pickled, since its "
+                "momentum lies on several ranks; call state_dict() on all of them and load it into another optimizer"
+            )
         kept = {key: self.__dict__[key] for key in self._kept}
         return {**kept, "_saved": self._core.state().tensors, "_saved_step": self._core.steps_taken}
 
@@ -319,6 +359,7 @@ class Gluon(torch.optim.Optimizer):
         tensors, step = state.pop("_saved"), state.pop("_saved_step")
         self._built = False
         self._observers = []
+        self._collective = None
         super().__setstate__(state)
         core = self._make_core(self._joined)
         core.load_state(_core.OptimizerState(core.state().version, step, tensors))

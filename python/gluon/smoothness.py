@@ -15,7 +15,7 @@ class SmoothnessRecorder:
     """Measures an optimizer's layers every `every` steps, without changing a bit of the run.
 
     Args:
-        optimizer: a Gluon optimizer; the recorder attaches itself.
+        optimizer: a Gluon optimizer, which shares its layers with no other ranks; the recorder attaches itself.
         every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
         mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
             ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
@@ -46,6 +46,11 @@ class SmoothnessRecorder:
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
+        if optimizer._collective is not None and optimizer._collective.size > 1:
+            raise ValueError(
+                "SmoothnessRecorder: the optimizer shares its layers over a process group, where gradients are whole "
+                "at their owners alone; measure without process_group"
+            )
         measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
         self._optimizer = optimizer
         self._recorder = _core.Recorder(optimizer._core.layers, measuring, every=every, mode=mode, dual=dual)

@@ -9,8 +9,8 @@ from conftest import Net
 import gluon
 
 
-def loss_of(model, step, part):
-    tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step))[part]
+def loss_of(model, step, part, batch=8):
+    tokens = torch.randint(0, 11, (batch, 5), generator=torch.Generator().manual_seed(step))[part]
     logits = model(tokens[:, :-1])
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 

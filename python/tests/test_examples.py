@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 from conftest import TORCH, Net
 
 import gluon
@@ -93,8 +94,19 @@ class Scion(gluon.Scion):
 MIGRATION = python_blocks(ROOT / "docs" / "migration.md")
 
 
+@pytest.fixture
+def one_rank(tmp_path, monkeypatch):
+    """The group that examples of several ranks need."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    if not dist.is_available():
+        pytest.skip("this torch has no torch.distributed")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
 @pytest.mark.parametrize("index", range(len(MIGRATION)))
-def test_the_migration_guide(index):
+def test_the_migration_guide(index, one_rank):
     """What it says to write, and, with our classes under the old names, what was written before."""
     code = MIGRATION[index]
     if "torch.optim.Muon" in code and TORCH < (2, 9):

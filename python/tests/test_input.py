@@ -169,8 +169,8 @@ def test_bad_muon_and_scion_arguments():
         gluon.Scion(matrix(), momentum=0)
 
 
-def test_layers_are_not_sharded(model):
-    with pytest.raises(NotImplementedError, match="cannot be sharded over a process group yet"):
+def test_layers_are_whole(model):
+    with pytest.raises(ValueError, match=r"call torch.distributed.init_process_group\(\) before"):
         gluon.Scion(model.named_parameters(), process_group="nccl")
 
     class Part(torch.nn.Parameter):
