@@ -34,22 +34,11 @@ std::vector<int> assign_owners(std::span<const double> costs, int ranks) {
 
 std::vector<int> assign_layers(std::span<const Layer> layers, const Geometry& geometry,
                                std::span<const std::size_t> assignment, int ranks) {
-  const auto by_adamw = [&](std::size_t i) { return geometry.rules()[assignment[i]].norm.is_adamw(); };
   std::vector<double> costs;
-  double adamw = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const double cost = step_cost(layers[i], geometry.rules()[assignment[i]]);
-    costs.push_back(by_adamw(i) ? 0 : cost);
-    if (by_adamw(i)) adamw += cost;
+    costs.push_back(step_cost(layers[i], geometry.rules()[assignment[i]]));
   }
-  costs.push_back(adamw);
-  std::vector<int> owners = assign_owners(costs, ranks);
-  const int adamw_owner = owners.back();
-  owners.pop_back();
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (by_adamw(i)) owners[i] = adamw_owner;
-  }
-  return owners;
+  return assign_owners(costs, ranks);
 }
 
 }  // namespace gluon

@@ -15,7 +15,7 @@ double step_cost(const Layer& layer, const Rule& rule);
 /// The owner of each cost, 0..ranks - 1: the largest first, each to the rank with the least so far. The same on every rank.
 std::vector<int> assign_owners(std::span<const double> costs, int ranks);
 
-/// The owner of each layer; `assignment` says its rule. AdamW's layers have one owner: they are clipped together.
+/// The owner of each layer; `assignment` says its rule.
 std::vector<int> assign_layers(std::span<const Layer> layers, const Geometry& geometry,
                                std::span<const std::size_t> assignment, int ranks);
 

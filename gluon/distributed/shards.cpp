@@ -101,23 +101,39 @@ void Shards::receive(Bucket& bucket) const {
   bucket.values = at::Tensor();
 }
 
-bool Shards::any(bool value) const {
-  if (alone()) return value;
-  at::Tensor count = at::scalar_tensor(value ? 1 : 0, at::kInt);
-  collective_->all_reduce(count)->wait();
-  return count.item<int>() > 0;
+at::Tensor Shards::sum(at::Tensor tensor) const {
+  if (!alone()) collective_->all_reduce(tensor)->wait();
+  return tensor;
 }
 
 void Shards::gather(std::map<std::string, at::Tensor>& entries) const {
   if (alone()) return;
-  const std::map<std::string, at::Tensor> mine = entries;
+  std::map<std::string, at::Tensor> mine;
+  for (const auto& [name, tensor] : entries) mine[name] = tensor.cpu().contiguous();
   for (int root = 0; root < collective_->size(); ++root) {
     const std::string description = broadcast_text(*collective_, describe(mine), root);
-    std::map<std::string, at::Tensor> theirs = root == collective_->rank() ? mine : allocate(description);
+    std::map<std::string, at::Tensor> theirs = root == rank() ? mine : allocate(description);
+    std::vector<at::Tensor> small;
     for (auto& [name, tensor] : theirs) {
-      collective_->broadcast(tensor, root)->wait();
-      entries[name] = tensor;
+      if (tensor.nbytes() < kPackedBytes) {
+        small.push_back(tensor.view(-1).view(at::kByte));
+      } else {
+        collective_->broadcast(tensor, root)->wait();
+      }
     }
+    broadcast_packed(small, root);
+    if (root != rank()) entries.merge(theirs);
+  }
+}
+
+void Shards::broadcast_packed(const std::vector<at::Tensor>& parts, int root) const {
+  if (parts.empty()) return;
+  at::Tensor packed = at::cat(parts);
+  collective_->broadcast(packed, root)->wait();
+  int64_t offset = 0;
+  for (const at::Tensor& part : parts) {
+    part.copy_(packed.narrow(0, offset, part.numel()));
+    offset += part.numel();
   }
 }
 

@@ -39,8 +39,8 @@ class Shards {
   /// Sends the rest and waits: everybody has the owners' parameters.
   void finish_parameters();
 
-  /// Whether any rank says so.
-  bool any(bool value) const;
+  /// The sum over the ranks.
+  at::Tensor sum(at::Tensor tensor) const;
 
   /// Adds the entries of all ranks to those here; names differ between ranks.
   void gather(std::map<std::string, at::Tensor>& entries) const;
@@ -57,6 +57,8 @@ class Shards {
 
   void send(Bucket& bucket) const;
   void receive(Bucket& bucket) const;
+  // Bytes, in one message.
+  void broadcast_packed(const std::vector<at::Tensor>& parts, int root) const;
 
   std::vector<Layer> layers_;
   std::vector<int> owners_;

@@ -23,23 +23,23 @@ void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_de
   const at::Tensor zeros =
       at::zeros(parameter.sizes(),
                 parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
-  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone()});
+  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone(), layers_++});
 }
 
-at::Tensor AdamW::clip_factor() const {
-  if (options_.clip == 0) return {};
-  std::vector<at::Tensor> norms;
+at::Tensor AdamW::clip_factor(const Sum& over_ranks) const {
+  if (options_.clip == 0 || layers_ == 0) return {};
+  // Every rank fills in its own and adds zeros: the sum, and so the factor, is the same on any number of ranks.
+  const at::Device device = entries_.empty() ? at::Device(at::kCPU) : entries_.front().first.device();
+  const at::Tensor norms = at::zeros({layers_}, at::device(device).dtype(at::kDouble));
   for (const Entry& entry : entries_) {
     const at::Tensor& gradient = entry.layer.parameter.grad();
-    if (gradient.defined()) norms.push_back(gradient.to(entry.first.scalar_type()).norm());
+    if (gradient.defined()) norms[entry.place].copy_(gradient.to(entry.first.scalar_type()).norm());
   }
-  if (norms.empty()) return {};
-  for (at::Tensor& norm : norms) norm = norm.to(norms.front().options());
-  return (options_.clip / (at::stack(norms).norm() + 1e-6)).clamp_max_(1);
+  return (options_.clip / ((over_ranks ? over_ranks(norms) : norms).norm() + 1e-6)).clamp_max_(1);
 }
 
-void AdamW::step(const RadiusMultipliers& multipliers) {
-  const at::Tensor factor = clip_factor();
+void AdamW::step(const RadiusMultipliers& multipliers, const Sum& over_ranks) {
+  const at::Tensor factor = clip_factor(over_ranks);
   for (Entry& entry : entries_) {
     at::Tensor parameter = entry.layer.parameter;
     if (!parameter.grad().defined()) continue;

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -35,8 +36,14 @@ class AdamW {
 
   void add_layer(const Layer& layer, double learning_rate, double weight_decay);
 
+  /// A layer that another rank moves: it counts where gradients are clipped together. All ranks add all layers in one order.
+  void add_other_ranks_layer() { ++layers_; }
+
+  /// Adds up over the ranks, in place or not.
+  using Sum = std::function<at::Tensor(at::Tensor)>;
+
   /// Moves every layer that has a gradient.
-  void step(const RadiusMultipliers& multipliers);
+  void step(const RadiusMultipliers& multipliers, const Sum& over_ranks = {});
 
   struct Entry {
     Layer layer;
@@ -44,6 +51,7 @@ class AdamW {
     double weight_decay;
     at::Tensor first;   // m, float32 or the parameter's float64
     at::Tensor second;  // v
+    int64_t place;      // among the layers of all ranks
     int64_t steps = 0;  // j
     double last_learning_rate = 0;
   };
@@ -56,10 +64,11 @@ class AdamW {
   void load(const OptimizerState& state);
 
  private:
-  at::Tensor clip_factor() const;  // of this step; undefined when nothing is clipped
+  at::Tensor clip_factor(const Sum& over_ranks) const;  // of this step; undefined when nothing is clipped
 
   AdamWOptions options_;
   std::vector<Entry> entries_;
+  int64_t layers_ = 0;  // of all ranks
 };
 
 }  // namespace gluon

@@ -130,7 +130,11 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
       const auto rate = rule.radius->constant();
       GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
                   rule.radius->name());
-      if (shards_->owns(i)) adamw_.add_layer(layer, *rate, rule.weight_decay);
+      if (shards_->owns(i)) {
+        adamw_.add_layer(layer, *rate, rule.weight_decay);
+      } else {
+        adamw_.add_other_ranks_layer();
+      }
       continue;
     }
     check_ball(rule);
@@ -211,7 +215,7 @@ void Optimizer::step() {
     }
     shards_->send_parameters(++phase);
   }
-  adamw_.step(multipliers);
+  adamw_.step(multipliers, [&](at::Tensor norms) { return shards_->sum(std::move(norms)); });
   if (watched) {
     for (const AdamW::Entry& entry : adamw_.entries()) {
       if (!entry.layer.parameter.grad().defined()) continue;
@@ -233,9 +237,12 @@ void Optimizer::wait() {
 }
 
 bool Optimizer::accepts_gradients() {
-  const std::string layer = first_non_finite_layer();
-  if (!shards_->any(!layer.empty())) return true;
-  refuse_step(layer.empty() ? "(another rank's)" : layer);
+  const std::optional<std::size_t> layer = first_non_finite_layer();
+  at::Tensor bad = at::zeros({static_cast<int64_t>(layers_.size())}, at::kInt);
+  if (layer) bad[static_cast<int64_t>(*layer)].fill_(1);
+  bad = shards_->sum(bad);
+  if (bad.max().item<int>() == 0) return true;
+  refuse_step(layers_[static_cast<std::size_t>(bad.argmax().item<int64_t>())].name);
   return false;
 }
 
@@ -291,7 +298,7 @@ void Optimizer::report_missing_gradients() {
   }
 }
 
-std::string Optimizer::first_non_finite_layer() const {
+std::optional<std::size_t> Optimizer::first_non_finite_layer() const {
   // One pass per gradient and one transfer for all: the extremes are finite exactly when every entry is.
   std::vector<at::Tensor> gradients;
   std::vector<std::size_t> index;
@@ -304,7 +311,7 @@ std::string Optimizer::first_non_finite_layer() const {
   if (gradients.empty()) return {};
   const at::Tensor flags = all_finite(gradients).cpu();
   for (std::size_t i = 0; i < index.size(); ++i) {
-    if (!flags[static_cast<int64_t>(i)].item<bool>()) return layers_[index[i]].name;
+    if (!flags[static_cast<int64_t>(i)].item<bool>()) return index[i];
   }
   return {};
 }

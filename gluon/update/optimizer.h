@@ -67,8 +67,7 @@ class Optimizer {
   ///
   /// With several ranks every layer has one owner, which alone keeps its momentum and moves it (distributed/shards.h):
   /// all ranks make the same optimizer and call step(), state(), load_state() and effective_radii() together. Owners'
-  /// gradients become the mean over the ranks (`reduction`). AdamW's layers have one owner, since they are clipped
-  /// together.
+  /// gradients become the mean over the ranks (`reduction`).
   Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options = {});
   Optimizer(const Optimizer&) = delete;  // two optimizers would share their momentum
   Optimizer& operator=(const Optimizer&) = delete;
@@ -149,7 +148,7 @@ class Optimizer {
   void say_path();
   void check_layers() const;
   void report_missing_gradients();
-  std::string first_non_finite_layer() const;  // empty when all gradients are finite
+  std::optional<std::size_t> first_non_finite_layer() const;  // of this rank's
   void warn(const std::string& sentence) const;
 
   std::vector<Layer> layers_;
