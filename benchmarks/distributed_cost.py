@@ -2,7 +2,7 @@
 """What training on many ranks costs: a simulator of one step, and its check against ranks on this machine.
 
     benchmarks/distributed_cost.py [--model 7b] [--ranks 8,64,1024] [--tokens 8192] [--json] [a machine's numbers]
-    benchmarks/distributed_cost.py --measure [--program build/gluon] [--repeats 3] [--within 1.5]
+    benchmarks/distributed_cost.py --measure [--program build/gluon] [--minutes 5] [--within 1.5]
     benchmarks/distributed_cost.py --check
 
 Modelled: the owner of each layer as gluon/distributed/sharding.cpp chooses it; forward and backward pass at 6 flops a
@@ -26,8 +26,8 @@ Four ways to do the same step are printed beside each other:
 
 Defaults are one H200's measured rates (docs/performance.md) and assumed links. --measure trains with 1, 2 and 4 ranks on
 this machine's cores. Rates come from one rank and from two that know nothing of each other, the exchange's from two
-ranks of sign descent, which hardly computes; what 2 and 4 ranks then take is predicted. Runs beside which other programs
-used a tenth of a core or more are taken only for want of better ones.
+ranks of sign descent, which hardly computes; what 2 and 4 ranks then take is predicted. Steps
+beside which other programs used 0.15 cores or more count only for want of better ones; medians of the others.
 """
 
 import argparse
@@ -300,7 +300,8 @@ def show(name, layers, machine, ranks, tokens, total_tokens, as_json):
 
 # ------------------------------------------------------------------------------------------------ ranks on this machine
 
-SMALL = {"layers": 2, "width": 384, "seq": 64, "batch": 12, "parts": 12}  # 12 parts: 1, 2 and 4 ranks share them evenly
+QUIET, ENOUGH = 0.15, 12  # cores that others may use during a step that counts; such steps
+SMALL = {"layers": 2, "width": 384, "heads": 6, "seq": 64, "batch": 12, "parts": 12}  # 1, 2 and 4 ranks share evenly
 
 
 def busy_seconds():
@@ -309,37 +310,55 @@ def busy_seconds():
     return sum(used) / os.sysconf("SC_CLK_TCK")
 
 
+def used_by(processes):
+    """Seconds of cores that these processes have used; those that have ended count as nothing."""
+    used = 0
+    for process in processes:
+        try:
+            used += sum(map(int, Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
+        except OSError:
+            pass
+    return used / os.sysconf("SC_CLK_TCK")
+
+
+def start(program, folder, ranks, preset, steps, copies):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    processes = []
+    for copy, rank in itertools.product(range(copies), range(ranks)):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": port}
+        command = [program, "train", "--threads", "1", "--ranks", str(ranks), "--data", f"{folder}/text", "--preset",
+                   preset, f"--steps={steps}", "--eval-every=100000", "--save-every=100000", "--out",
+                   f"{folder}/run{copy}", *[f"--{key}={value}" for key, value in SMALL.items()]]
+        processes.append(subprocess.Popen(command, env=os.environ | (place if ranks > 1 else {}),
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    return processes
+
+
 def train(program, ranks, preset, steps, copies=1):
-    """(seconds a step, of these the optimizer's, cores that others used meanwhile); copies: runs at once, alone each."""
+    """[(seconds, of these the optimizer's, cores that others used meanwhile)] of each step; copies: runs that know nothing
+    of each other."""
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "text"
-        data.write_bytes(bytes(32 + (i * i // 7) % 90 for i in range(60000)))
-        flags = [f"--{key}={value}" for key, value in SMALL.items()]
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        start, before, own = time.monotonic(), busy_seconds(), os.times()
-        processes = []
-        for copy, rank in itertools.product(range(copies), range(ranks)):
-            place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": port}
-            command = [program, "train", "--threads", "1", "--ranks", str(ranks), "--data", data, "--preset", preset,
-                       "--heads=6", f"--steps={steps}", "--eval-every=100000", "--save-every=100000",
-                       "--out", f"{folder}/run{copy}", *flags]
-            processes.append(subprocess.Popen(command, env=os.environ | (place if ranks > 1 else {}),
-                                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-        errors = [process.communicate()[1] for process in processes]
-        for process, error in zip(processes, errors):
+        Path(f"{folder}/text").write_bytes(bytes(32 + (i * i // 7) % 90 for i in range(60000)))
+        processes = start(program, folder, ranks, preset, steps, copies)
+        log, marks = Path(f"{folder}/run0/log.csv"), []  # marks: when a line of the log came, and what was used by then
+        while any(process.poll() is None for process in processes):
+            lines = log.read_bytes().count(b"\n") if log.exists() else 0
+            while len(marks) < lines:
+                marks.append((time.monotonic(), busy_seconds() - used_by(processes)))
+            time.sleep(0.02)
+        for process in processes:
             if process.returncode != 0:
-                raise BadValue(f"the training on {ranks} ranks failed: {error.strip()}")
-        spent = os.times()
-        ours = spent.children_user + spent.children_system - own.children_user - own.children_system
-        foreign = max(0.0, busy_seconds() - before - ours) / (time.monotonic() - start)
-        with open(f"{folder}/run0/log.csv") as log:
-            rows = [(float(row["seconds"]), float(row["optimizer"])) for row in csv.DictReader(log)]
-    seconds = [b[0] - a[0] for a, b in zip(rows, rows[1:])][2:]
-    optimizer = [time * row[1] for time, row in zip(seconds, rows[3:])]
-    return statistics.median(seconds), statistics.median(optimizer), foreign
+                raise BadValue(f"the training on {ranks} ranks failed: {process.communicate()[1].strip()}")
+        rows = [(float(row["seconds"]), float(row["optimizer"])) for row in csv.DictReader(log.open())]
+    result = []
+    for i in range(3, min(len(rows), len(marks) - 1)):  # line 0 is the header; the first steps make their memory
+        seconds = rows[i][0] - rows[i - 1][0]
+        others = (marks[i + 1][1] - marks[i][1]) / max(1e-3, marks[i + 1][0] - marks[i][0])
+        result.append((seconds, seconds * rows[i][1], max(0.0, others)))
+    return result
 
 
 @dataclasses.dataclass
@@ -371,16 +390,19 @@ def measure(options):
     cores = len(os.sched_getaffinity(0))
     wanted = {"alone": (1, "unscion", 1), "crowd": (1, "unscion", cores), "signs": (1, "sign_descent", 1),
               "exchange": (2, "sign_descent", 1), "two": (2, "unscion", 1), "four": (4, "unscion", 1)}
-    runs = {key: [] for key in wanted}
-    for _ in range(options.repeats):
+    seen = {key: [] for key in wanted}
+    quiet = lambda key: [step for step in seen[key] if step[2] < QUIET]
+    deadline = time.monotonic() + 60 * options.minutes
+    while min(len(quiet(key)) for key in wanted) < ENOUGH and (time.monotonic() < deadline or not all(seen.values())):
         for key, (ranks, preset, copies) in wanted.items():
-            runs[key].append(train(options.program, ranks, preset, options.steps, copies))
+            if len(quiet(key)) < ENOUGH:
+                seen[key] += train(options.program, ranks, preset, options.steps, copies)
     best = {}
-    for key, all_of_it in runs.items():
-        quiet = [run for run in all_of_it if run[2] < 0.1] or [min(all_of_it, key=lambda run: run[2])]
-        best[key] = [statistics.median(run[i] for run in quiet) for i in range(3)]
-        print(f"{key:9} {wanted[key][0]} ranks, {wanted[key][1]:12} step {1e3 * best[key][0]:6.0f} ms, optimizer "
-              f"{1e3 * best[key][1]:5.0f} ms, others' cores {best[key][2]:.2f}")
+    for key, steps in seen.items():
+        taken = quiet(key) if len(quiet(key)) >= 3 else sorted(steps, key=lambda step: step[2])[:3]
+        best[key] = [statistics.median(step[i] for step in taken) for i in range(3)]
+        print(f"{key:9} {wanted[key][0]} ranks, {wanted[key][1]:12}: step {1e3 * best[key][0]:4.0f} ms, optimizer "
+              f"{1e3 * best[key][1]:4.0f} ms; {len(taken)} of {len(steps)} steps, others used {best[key][2]:.2f} cores")
 
     layers = gpt(SMALL["layers"], SMALL["width"], 256)
     alone, crowd, signs, exchange = (best[key] for key in ("alone", "crowd", "signs", "exchange"))
@@ -454,14 +476,14 @@ def main():
     parser.add_argument("--measure", action="store_true", help="predict ranks on this machine and run them")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--program", default="build/gluon")
-    parser.add_argument("--repeats", default="3")
+    parser.add_argument("--minutes", default="5", help="to wait for quiet steps")
     parser.add_argument("--steps", default="14")
     parser.add_argument("--within", default="1.5", help="bound on predicted / measured and its inverse")
     for field in dataclasses.fields(Machine):
         parser.add_argument("--" + field.name.replace("_", "-"), metavar=f"{field.default:g}")
     options = parser.parse_args()
     try:
-        for name, kind in (("repeats", int), ("steps", int), ("within", float)):
+        for name, kind in (("minutes", float), ("steps", int), ("within", float)):
             setattr(options, name, positive(kind)(getattr(options, name)))
         if options.check:
             return check()

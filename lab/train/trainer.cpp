@@ -113,11 +113,11 @@ double Trainer::step() {
   } catch (const c10::OutOfMemoryError&) {
     refuse_batch();
   }
-  if (recorder_ && recorder_->needs_reference(steps_taken())) {
-    optimizer_.reduce_gradients();
-    take_reference();
-  }
   Stopwatch watch;
+  optimizer_.reduce_gradients();
+  timing_.backward += watch.lap();
+  if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
+  watch.lap();
   optimizer_.step();
   wait_for_device();
   timing_.optimizer = watch.lap();
