@@ -7,6 +7,7 @@
 // The order of the flow, not of the alphabet:
 // clang-format off
 #include "gluon/check.h"
+#include "gluon/distributed/collective.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/geometry/layer.h"
 #include "gluon/lmo/norm.h"

@@ -28,7 +28,7 @@ class RankShare {
   explicit RankShare(CollectivePtr collective, int64_t parts = 1);
 
   const CollectivePtr& collective() const { return collective_; }
-  bool alone() const { return collective_->size() == 1; }
+  bool alone() const { return collective_->name() == "single"; }
   bool is_first() const { return collective_->rank() == 0; }
 
   /// Whether gradients do not depend on the number of ranks.

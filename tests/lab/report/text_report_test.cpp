@@ -24,9 +24,11 @@ TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
   ReportRun run{.name = "a"};
   run.log = {{.step = 1, .tokens = 8, .loss = 5, .val = {}, .seconds = 1, .radii = {}},
              {.step = 2, .tokens = 16, .loss = 4, .val = 4.5, .seconds = 2, .radii = {}}};
-  run.layers.push_back(
-      {.name = "w", .fit = Fit{.l0 = 3, .l1 = 2, .mse_rel = 0.25, .violations = 0.5, .samples = 2}});
-  run.layers.push_back({.name = "b", .unfitted = "all 2 gradients are zero"});
+  run.layers.resize(2);
+  run.layers[0].name = "w";
+  run.layers[0].fit = Fit{.l0 = 3, .l1 = 2, .mse_rel = 0.25, .violations = 0.5, .samples = 2};
+  run.layers[1].name = "b";
+  run.layers[1].unfitted = "all 2 gradients are zero";
   run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25});
   run.notes = {"Something is missing."};
   const ReportSweep sweep{"grid",
