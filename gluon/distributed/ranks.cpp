@@ -34,19 +34,36 @@ int number(const Setting& setting) {
   return value;
 }
 
+// As far as the launcher tells.
+bool on_several_machines(int size) {
+  const auto here = first_set({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
+  if (here) return number(*here) < size;
+  const auto machines = first_set({"SLURM_STEP_NUM_NODES"});
+  return machines && number(*machines) > 1;
+}
+
 }  // namespace
 
 Ranks Ranks::from_environment() {
-  const auto rank = first_set({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"});
-  const auto size = first_set({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  const auto local = first_set({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"});
+  // SLURM_NTASKS is set in batch scripts, too, where nobody started more than one process.
+  const auto rank = first_set({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
+  const auto size = first_set({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+  const auto local =
+      first_set({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
   Ranks ranks;
-  GLUON_CHECK(rank.has_value() == size.has_value(), "environment: ", rank ? rank->name : size->name,
-              " is set, ", rank ? "WORLD_SIZE" : "RANK", " is not: ranks need both");
-  if (rank) ranks.rank = number(*rank);
-  if (size) ranks.size = number(*size);
+  if (!size && (!rank || rank->name == std::string_view("SLURM_PROCID"))) return ranks;
+  GLUON_CHECK(rank && size, "environment: ", rank ? rank->name : size->name, " is set, ",
+              rank ? "WORLD_SIZE" : "RANK", " is not: ranks need both");
+  ranks.rank = number(*rank);
+  ranks.size = number(*size);
   ranks.local_rank = local ? number(*local) : ranks.rank;
-  if (const auto address = first_set({"MASTER_ADDR"})) ranks.master_address = address->value;
+  if (const auto address = first_set({"MASTER_ADDR"})) {
+    ranks.master_address = address->value;
+  } else {
+    GLUON_CHECK(
+        !on_several_machines(ranks.size),
+        "environment: MASTER_ADDR is not set: ranks on several machines need the address of rank 0's");
+  }
   if (const auto port = first_set({"MASTER_PORT"})) {
     const int value = number(*port);
     GLUON_CHECK(value > 0 && value < 65536, "environment: MASTER_PORT must be in 1..65535, got ", value);
