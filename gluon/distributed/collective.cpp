@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "gluon/check.h"
 #include "gluon/distributed/backends.h"
 
@@ -28,6 +31,45 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
+// Names and values never hold a zero byte.
+std::string packed(const std::map<std::string, std::string>& parts) {
+  std::string text;
+  for (const auto& [name, value] : parts) text += name + '\0' + value + '\0';
+  return text;
+}
+
+std::map<std::string, std::string> unpacked(const std::string& text) {
+  std::map<std::string, std::string> parts;
+  std::istringstream in(text);
+  for (std::string name, value; std::getline(in, name, '\0') && std::getline(in, value, '\0');)
+    parts[name] = value;
+  return parts;
+}
+
+// Of a long text the place where it differs.
+std::string excerpt(const std::string& text, std::size_t difference) {
+  constexpr std::size_t kBefore = 20, kLength = 100;
+  if (text.size() <= kLength) return text;
+  const std::size_t begin = difference > kBefore ? difference - kBefore : 0;
+  return join(begin > 0 ? "..." : "", text.substr(begin, kLength),
+              begin + kLength < text.size() ? "..." : "");
+}
+
+std::string complaint(std::map<std::string, std::string> first, std::map<std::string, std::string> theirs,
+                      int rank) {
+  for (const auto& [name, value] : theirs) first.try_emplace(name, "nothing");
+  for (const auto& [name, value] : first) {
+    const std::string& other = theirs.try_emplace(name, "nothing").first->second;
+    if (value == other) continue;
+    const auto place =
+        std::mismatch(value.begin(), value.end(), other.begin(), other.end()).first - value.begin();
+    const auto difference = static_cast<std::size_t>(place);
+    return join("ranks differ in their ", name, ": rank 0 has '", excerpt(value, difference), "', rank ",
+                rank, " has '", excerpt(other, difference), "'");
+  }
+  return join("rank ", rank, " differs from rank 0");
+}
+
 }  // namespace
 
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks) {
@@ -50,18 +92,20 @@ std::string broadcast_text(Collective& collective, const std::string& text, int 
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
 
+void check_agreement(Collective& collective, const std::map<std::string, std::string>& parts) {
+  const std::string text = packed(parts);
+  const std::string first = broadcast_text(collective, text, 0);
+  at::Tensor differ = at::zeros({collective.size()}, at::kLong);
+  if (first != text) differ[collective.rank()] = 1;
+  collective.all_reduce(differ)->wait();
+  const at::Tensor ranks = differ.nonzero();
+  if (ranks.size(0) == 0) return;
+  const int other = ranks[0].item<int>();
+  throw InputError(complaint(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
+}
+
 void check_agreement(Collective& collective, std::string_view what, const std::string& text) {
-  std::string complaint;
-  for (int root = 0; root < collective.size(); ++root) {
-    const std::string theirs = broadcast_text(collective, text, root);
-    if (theirs == text || !complaint.empty()) continue;
-    complaint = join("ranks differ in their ", what, ": rank ", root, " has '", theirs, "', rank ",
-                     collective.rank(), " has '", text, "'");
-  }
-  at::Tensor complaints = at::scalar_tensor(complaint.empty() ? 0 : 1, at::kLong);
-  collective.all_reduce(complaints)->wait();
-  if (complaints.item<int64_t>() == 0) return;
-  throw InputError(complaint.empty() ? join("ranks differ in their ", what) : complaint);
+  check_agreement(collective, {{std::string(what), text}});
 }
 
 }  // namespace gluon

@@ -8,6 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,7 +33,8 @@ class Exchange {
 };
 using ExchangePtr = std::unique_ptr<Exchange>;
 
-/// Ranks call the same functions in the same order with tensors of the same size; tensors are contiguous.
+/// Ranks call the same functions in the same order with tensors of the same size. Those that are not contiguous, or
+/// on another kind of device than the backend's, are copied there and back.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -49,17 +51,25 @@ class Collective {
 
   /// The tensor of `root` to everybody.
   virtual ExchangePtr broadcast(at::Tensor tensor, int root) = 0;
+
+  /// Tells the others why this rank ends, so that they can say so. Whether the first rank ends for the same reason:
+  /// then it is enough that it says so. No exchange can follow.
+  virtual bool leave(const std::string& /*why*/) { return false; }
 };
 using CollectivePtr = std::shared_ptr<Collective>;
 
-/// Meets the other ranks. `backend` is "single", "gloo" or "nccl". Throws InputError when this build has no such backend, or
-/// ranks do not fit it, and RankLost when the others do not come within the timeout.
+/// Meets the other ranks. `backend` is "single", "gloo" or "nccl". Throws InputError when this build has no such
+/// backend, or ranks do not fit it, and RankLost when the others do not come within the timeout.
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks);
 
 /// The text of `root`, on every rank.
 std::string broadcast_text(Collective& collective, const std::string& text, int root);
 
-/// Throws InputError on every rank, naming one that differs, unless `text` is the same on all.
+/// Throws the same InputError on every rank, unless all of them have the same `parts` (name -> value): "ranks differ
+/// in their batch: rank 0 has '16', rank 2 has '8'".
+void check_agreement(Collective& collective, const std::map<std::string, std::string>& parts);
+
+/// The same for one part.
 void check_agreement(Collective& collective, std::string_view what, const std::string& text);
 
 }  // namespace gluon

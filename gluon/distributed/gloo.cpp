@@ -1,35 +1,43 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <cstdlib>
+#include <sstream>
+
 #include "gluon/distributed/backends.h"
 #include "gluon/distributed/process_group.h"
 
 namespace gluon {
 namespace {
 
-// The address over which the others are reached; on one machine the loopback.
-std::shared_ptr<::gloo::transport::Device> make_device(const Ranks& ranks) {
-  const std::string& master = ranks.master_address;
-  const bool local = master == "localhost" || master.starts_with("127.");
-  return local ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-               : c10d::ProcessGroupGloo::createDefaultDevice();
+using Gloo = c10d::ProcessGroupGloo;
+
+// Gloo's own choice is what the host's name resolves to, which may be a loopback; the way to the first rank is a real
+// one.
+void add_devices(Gloo::Options& options, const std::string& address) {
+  const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interfaces == nullptr || *interfaces == '\0') {
+    options.devices.push_back(Gloo::createDeviceForHostname(address));
+    return;
+  }
+  std::istringstream names(interfaces);
+  for (std::string name; std::getline(names, name, ',');) {
+    options.devices.push_back(Gloo::createDeviceForInterface(name));
+  }
 }
 
 }  // namespace
 
 CollectivePtr make_gloo(const Ranks& ranks) {
-  const auto store = meet(ranks);
-  auto options = c10d::ProcessGroupGloo::Options::create(ranks.timeout);
-  options->devices.push_back(make_device(ranks));
-  options->threads = 2;
-  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>("gloo", store);
-  try {
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, ranks.rank, ranks.size, options);
-    return std::make_shared<ProcessGroup>("gloo", ranks, store, std::move(group));
-  } catch (const std::exception& error) {
-    throw RankLost(std::string("rank ") + std::to_string(ranks.rank) +
-                   ": the ranks met but could not connect to each other (" + error.what() + ")");
-  }
+  const auto connect = [ranks](const Meeting& meeting) -> c10::intrusive_ptr<C10dGroup> {
+    auto options = Gloo::Options::create(ranks.timeout);
+    add_devices(*options, meeting.address);
+    options->threads = 2;
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("gloo", meeting.store);
+    return c10::make_intrusive<Gloo>(store, ranks.rank, ranks.size, options);
+  };
+  return std::make_shared<ProcessGroup>(ranks,
+                                        GroupOptions{.name = "gloo", .device = at::kCPU, .connect = connect});
 }
 
 }  // namespace gluon

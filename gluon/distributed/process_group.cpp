@@ -1,152 +1,121 @@
 #include "gluon/distributed/process_group.h"
 
-#include <functional>
+#include <ATen/ATen.h>
+
+#include <exception>
 
 #include "gluon/check.h"
 
 namespace gluon {
 namespace {
 
-constexpr std::chrono::milliseconds kBeat{500};
+constexpr std::chrono::seconds kSlack{5};          // beyond a timeout that c10d keeps itself
+constexpr std::chrono::milliseconds kClose{1000};  // for closing a group that is broken
 
-std::string key_of(int rank) { return "alive/" + std::to_string(rank); }
-
-std::string listed(const std::vector<int>& ranks) {
-  std::string text = ranks.size() > 1 ? "ranks " : "rank ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (i > 0) text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  return text;
-}
-
-// Runs `exchange`; what c10d throws becomes a sentence that names the lost rank.
+// Runs `body`; an error becomes a RankLost that says whose fault it is, here and on the other ranks.
 template <typename Body>
-auto guarded(const Ranks& ranks, const Heartbeat& heartbeat, Body body) {
+auto guarded(RankWatch& watch, Body body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    const std::string silent = heartbeat.silent_ranks();
-    throw RankLost(join("rank ", ranks.rank, ": ",
-                        silent.empty() ? "an exchange between ranks failed, though all of them answer"
-                                       : silent + " does not answer",
-                        "; the run ends here (", error.what(), ")"));
+    std::string cause = watch.cause();
+    if (cause.empty()) cause = "an exchange between ranks failed, though all of them answer";
+    watch.give_up(cause);
+    throw RankLost(join("rank ", watch.rank(), ": ", cause, "; the run ends here (", first_line(error), ")"));
   }
 }
 
 class C10dExchange : public Exchange {
  public:
-  C10dExchange(Ranks ranks, std::shared_ptr<const Heartbeat> heartbeat, c10::intrusive_ptr<c10d::Work> work,
-               at::Tensor tensor)
-      : ranks_(std::move(ranks)),
-        heartbeat_(std::move(heartbeat)),
+  C10dExchange(std::shared_ptr<RankWatch> watch, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor,
+               at::Tensor there)
+      : watch_(std::move(watch)),
         work_(std::move(work)),
-        tensor_(std::move(tensor)) {}
+        tensor_(std::move(tensor)),
+        there_(std::move(there)) {}
 
+  // On a GPU this makes the current stream wait, not this thread.
   void wait() override {
-    guarded(ranks_, *heartbeat_, [&] { return work_->wait(); });
+    guarded(*watch_, [&] {
+      work_->wait();
+      if (!there_.is_same(tensor_)) tensor_.copy_(there_);
+    });
   }
 
  private:
-  Ranks ranks_;
-  std::shared_ptr<const Heartbeat> heartbeat_;
+  std::shared_ptr<RankWatch> watch_;
   c10::intrusive_ptr<c10d::Work> work_;
   at::Tensor tensor_;  // kept while it is on its way
+  at::Tensor there_;   // what travels: the tensor itself, or its copy on the group's device
 };
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::TCPStore> meet(const Ranks& ranks) {
-  c10d::TCPStoreOptions options;
-  options.port = ranks.master_port;
-  options.isServer = ranks.rank == 0;
-  options.numWorkers = static_cast<std::size_t>(ranks.size);
-  options.timeout = ranks.timeout;
-  try {
-    return c10::make_intrusive<c10d::TCPStore>(ranks.master_address, options);
-  } catch (const std::exception& error) {
-    throw RankLost(join("rank ", ranks.rank, ": not all of ", ranks.size, " ranks met at ",
-                        ranks.master_address, ":", ranks.master_port, " within ",
-                        ranks.timeout.count() / 1000.0, " s (", error.what(), ")"));
-  }
-}
-
-Heartbeat::Heartbeat(c10::intrusive_ptr<c10d::TCPStore> store, const Ranks& ranks)
-    : store_(std::move(store)), ranks_(ranks) {
-  store_->add(key_of(ranks_.rank), 1);
-  thread_ = std::thread([this] {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kBeat, [this] { return stopping_; })) {
-      try {
-        store_->add(key_of(ranks_.rank), 1);
-      } catch (const std::exception&) {
-        return;  // rank 0 is gone: whoever exchanges something next will find out
-      }
-    }
+ProcessGroup::ProcessGroup(const Ranks& ranks, GroupOptions options)
+    : ranks_(ranks),
+      options_(std::move(options)),
+      meeting_(meet(ranks_)),
+      watch_(std::make_shared<RankWatch>(meeting_.watch_store, ranks_, options_.watch)) {
+  guarded(*watch_, [&] {
+    const auto result = std::make_shared<c10::intrusive_ptr<C10dGroup>>();
+    const auto connect = [=, connect = options_.connect, meeting = meeting_] { *result = connect(meeting); };
+    // The store has no timeout of its own for rank 0 being stopped.
+    if (!finishes_within(ranks_.timeout + kSlack, connect)) throw RankLost("connecting takes too long");
+    group_ = *result;
   });
 }
 
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
-std::vector<int64_t> Heartbeat::counts() const {
-  std::vector<int64_t> counts;
-  for (int rank = 0; rank < ranks_.size; ++rank) counts.push_back(store_->add(key_of(rank), 0));
-  return counts;
-}
-
-std::string Heartbeat::silent_ranks() const {
+// The connections go first: to the other ranks that is the sign that this one does not take part any more. A broken
+// group may wait for exchanges that never end; its last thread then ends with the process.
+ProcessGroup::~ProcessGroup() {
+  const bool broken = watch_->ends() || std::uncaught_exceptions() > 0;
+  std::function<void()> close = [group = std::move(group_),
+                                 close = broken ? nullptr : options_.close]() mutable {
+    if (close) close(*group);
+    group.reset();
+  };
   try {
-    const std::vector<int64_t> before = counts();
-    std::this_thread::sleep_for(4 * kBeat);
-    const std::vector<int64_t> after = counts();
-    std::vector<int> silent;
-    for (int rank = 0; rank < ranks_.size; ++rank) {
-      const auto i = static_cast<std::size_t>(rank);
-      if (rank != ranks_.rank && before[i] == after[i]) silent.push_back(rank);
+    if (broken) {
+      finishes_within(kClose, std::move(close));
+    } else {
+      close();
     }
-    return silent.empty() ? "" : listed(silent);
-  } catch (const std::exception&) {
-    return "rank 0, where the ranks meet,";
+  } catch (const std::exception&) {  // the run is over, whatever c10d says to that
   }
 }
 
-ProcessGroup::ProcessGroup(std::string name, const Ranks& ranks, c10::intrusive_ptr<c10d::TCPStore> store,
-                           c10::intrusive_ptr<C10dGroup> group)
-    : name_(std::move(name)),
-      ranks_(ranks),
-      group_(std::move(group)),
-      heartbeat_(std::make_shared<Heartbeat>(std::move(store), ranks)) {}
+ExchangePtr ProcessGroup::exchange(at::Tensor tensor, const Start& start) {
+  watch_->count_exchange();
+  return guarded(*watch_, [&]() -> ExchangePtr {
+    const bool here = tensor.device().type() == options_.device.type();
+    const at::Tensor there = (here ? tensor : tensor.to(options_.device)).contiguous();
+    std::vector<at::Tensor> tensors{there};
+    return std::make_unique<C10dExchange>(watch_, start(tensors), tensor, there);
+  });
+}
 
 ExchangePtr ProcessGroup::all_reduce(at::Tensor tensor) {
-  return guarded(ranks_, *heartbeat_, [&]() -> ExchangePtr {
-    std::vector<at::Tensor> tensors{tensor};
-    return std::make_unique<C10dExchange>(ranks_, heartbeat_, group_->allreduce(tensors), tensor);
-  });
+  return exchange(std::move(tensor),
+                  [&](std::vector<at::Tensor>& tensors) { return group_->allreduce(tensors); });
 }
 
 ExchangePtr ProcessGroup::reduce(at::Tensor tensor, int root) {
-  return guarded(ranks_, *heartbeat_, [&]() -> ExchangePtr {
-    std::vector<at::Tensor> tensors{tensor};
-    c10d::ReduceOptions options;
-    options.rootRank = root;
-    return std::make_unique<C10dExchange>(ranks_, heartbeat_, group_->reduce(tensors, options), tensor);
-  });
+  c10d::ReduceOptions options;
+  options.rootRank = root;
+  return exchange(std::move(tensor),
+                  [&](std::vector<at::Tensor>& tensors) { return group_->reduce(tensors, options); });
 }
 
 ExchangePtr ProcessGroup::broadcast(at::Tensor tensor, int root) {
-  return guarded(ranks_, *heartbeat_, [&]() -> ExchangePtr {
-    std::vector<at::Tensor> tensors{tensor};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return std::make_unique<C10dExchange>(ranks_, heartbeat_, group_->broadcast(tensors, options), tensor);
-  });
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return exchange(std::move(tensor),
+                  [&](std::vector<at::Tensor>& tensors) { return group_->broadcast(tensors, options); });
+}
+
+bool ProcessGroup::leave(const std::string& why) {
+  watch_->fail(why);
+  return watch_->first_fails_with(why);
 }
 
 }  // namespace gluon

@@ -1,21 +1,19 @@
-// A Collective over a process group of c10d, and the watch over its ranks.
+// A Collective over a process group of c10d. What c10d throws becomes a sentence that names the lost rank.
 
 #pragma once
 
 #include <torch/version.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #if TORCH_VERSION_MAJOR >= 2
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
+#include <functional>
 
 #include "gluon/distributed/collective.h"
+#include "gluon/distributed/meeting.h"
+#include "gluon/distributed/rank_watch.h"
 
 namespace gluon {
 
@@ -25,46 +23,41 @@ using C10dGroup = c10d::Backend;
 using C10dGroup = c10d::ProcessGroup;
 #endif
 
-/// The store where the ranks meet; rank 0 holds it. Throws RankLost when they do not come.
-c10::intrusive_ptr<c10d::TCPStore> meet(const Ranks& ranks);
-
-/// A thread that counts up in the store as long as this rank lives, so that the others can tell who does not.
-class Heartbeat {
- public:
-  Heartbeat(c10::intrusive_ptr<c10d::TCPStore> store, const Ranks& ranks);
-  ~Heartbeat();
-
-  /// "rank 2", "ranks 1 and 3": those whose count stands still; empty when all go on.
-  std::string silent_ranks() const;
-
- private:
-  std::vector<int64_t> counts() const;
-
-  c10::intrusive_ptr<c10d::TCPStore> store_;
-  Ranks ranks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::thread thread_;
+struct GroupOptions {
+  std::string name;
+  at::Device device;  // tensors of another kind of device are copied there and back
+  std::function<c10::intrusive_ptr<C10dGroup>(const Meeting&)> connect;  // owns what it uses
+  std::function<void(C10dGroup&)> close = nullptr;  // before the end of a run that went well
+  WatchOptions watch = {};
 };
 
 class ProcessGroup : public Collective {
  public:
-  ProcessGroup(std::string name, const Ranks& ranks, c10::intrusive_ptr<c10d::TCPStore> store,
-               c10::intrusive_ptr<C10dGroup> group);
+  /// Meets the other ranks and connects them. Throws as make_collective().
+  ProcessGroup(const Ranks& ranks, GroupOptions options);
+  ~ProcessGroup() override;
 
-  std::string_view name() const override { return name_; }
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  std::string_view name() const override { return options_.name; }
   int rank() const override { return ranks_.rank; }
   int size() const override { return ranks_.size; }
   ExchangePtr all_reduce(at::Tensor tensor) override;
   ExchangePtr reduce(at::Tensor tensor, int root) override;
   ExchangePtr broadcast(at::Tensor tensor, int root) override;
+  bool leave(const std::string& why) override;
 
  private:
-  std::string name_;
+  using Start = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>;
+
+  ExchangePtr exchange(at::Tensor tensor, const Start& start);
+
   Ranks ranks_;
+  GroupOptions options_;
+  Meeting meeting_;  // rank 0's holds the store, which the watch needs to the end
+  std::shared_ptr<RankWatch> watch_;
   c10::intrusive_ptr<C10dGroup> group_;
-  std::shared_ptr<Heartbeat> heartbeat_;
 };
 
 }  // namespace gluon

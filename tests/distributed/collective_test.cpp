@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cstdlib>
 
 #include "gluon/check.h"
 #include "gluon/distributed/sharding.h"
-#include "tests/distributed/processes.h"
+#include "tests/expect_error.h"
 
 namespace gluon {
 namespace {
@@ -33,7 +32,9 @@ class Environment : public ::testing::Test {
  protected:
   void TearDown() override {
     for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS"}) {
+         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
+          "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK",
+          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
       ::unsetenv(name);
     }
   }
@@ -52,57 +53,34 @@ TEST_F(Environment, SaysTheRanks) {
 }
 
 TEST_F(Environment, SlurmSaysThemToo) {
-  ::setenv("SLURM_PROCID", "1", 1), ::setenv("SLURM_NTASKS", "2", 1);
+  ::setenv("SLURM_PROCID", "0", 1), ::setenv("SLURM_NTASKS", "2", 1);
+  EXPECT_EQ(Ranks::from_environment().size, 1) << "a batch script is one process";
+  ::setenv("SLURM_PROCID", "1", 1), ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
   EXPECT_EQ(Ranks::from_environment().rank, 1);
+  ::setenv("SLURM_STEP_NUM_NODES", "2", 1);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
+}
+
+TEST_F(Environment, MpiSaysThemToo) {
+  ::setenv("PMI_RANK", "1", 1), ::setenv("PMI_SIZE", "2", 1);
+  EXPECT_EQ(Ranks::from_environment().rank, 1);
+  ::setenv("OMPI_COMM_WORLD_RANK", "2", 1), ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  ::setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1), ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
+  EXPECT_EQ(Ranks::from_environment().rank, 2);
+  EXPECT_EQ(Ranks::from_environment().local_rank, 0);
+  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
 }
 
 TEST_F(Environment, RefusesWhatDoesNotFit) {
   ::setenv("RANK", "1", 1);
-  EXPECT_THROW(Ranks::from_environment(), InputError);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "RANK is set, WORLD_SIZE is not");
   ::setenv("WORLD_SIZE", "1", 1);
-  EXPECT_THROW(Ranks::from_environment(), InputError);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "the rank must be in 0..0, got 1");
   ::setenv("WORLD_SIZE", "two", 1);
-  EXPECT_THROW(Ranks::from_environment(), InputError);
-}
-
-TEST(Gloo, AddsAndTells) {
-  const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
-    const CollectivePtr group = make_collective("gloo", ranks);
-    at::Tensor x = at::full({5}, ranks.rank + 1.0);
-    group->all_reduce(x)->wait();
-    EXPECT_TRUE(x.equal(at::full({5}, 6.0)));
-    at::Tensor y = at::full({2, 3}, ranks.rank + 1.0);
-    group->reduce(y, 1)->wait();
-    EXPECT_TRUE(ranks.rank != 1 || y.equal(at::full({2, 3}, 6.0)));
-    at::Tensor z = at::full({4}, ranks.rank, at::kLong);
-    group->broadcast(z, 2)->wait();
-    EXPECT_TRUE(z.equal(at::full({4}, 2, at::kLong)));
-    check_agreement(*group, "config", "the same");
-    EXPECT_THROW(check_agreement(*group, "config", ranks.rank == 2 ? "other" : "same"), InputError);
-  });
-  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
-}
-
-TEST(Gloo, NamesTheRankThatDied) {
-  const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
-    const CollectivePtr group = make_collective("gloo", ranks);
-    at::Tensor x = at::ones({1000});
-    group->all_reduce(x)->wait();
-    if (ranks.rank == 1) ::raise(SIGKILL);
-    try {
-      group->all_reduce(x)->wait();
-      ADD_FAILURE() << "an exchange with a dead rank ended";
-    } catch (const RankLost& lost) {
-      EXPECT_NE(std::string(lost.what()).find("rank 1 does not answer"), std::string::npos) << lost.what();
-    }
-  });
-  EXPECT_EQ(codes, (std::vector<int>{0, 128 + SIGKILL, 0}));
-}
-
-TEST(Gloo, DoesNotWaitForeverForRanksThatDoNotCome) {
-  const Ranks ranks{
-      .rank = 0, .size = 2, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)};
-  EXPECT_THROW(make_collective("gloo", ranks), RankLost);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "WORLD_SIZE must be a whole number, got 'two'");
+  ::setenv("WORLD_SIZE", "2", 1), ::setenv("MASTER_PORT", "70000", 1);
+  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_PORT must be in 1..65535, got 70000");
 }
 
 TEST(Sharding, BalancesTheCosts) {
