@@ -3,19 +3,31 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/ranks.h"
 #include "gluon/check.h"
+#include "gluon/distributed/collective.h"
 #include "gluon/version.h"
 
 namespace {
+
+constexpr int kMaxThreads = 4096;
 
 // The cores this process may run on; LibTorch's own default counts physical packages wrongly on some machines.
 int available_cores() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// As torchrun says it to each of its processes; a list of numbers is for nested loops, which we have not.
+int default_threads() {
+  const char* given = std::getenv("OMP_NUM_THREADS");
+  const int threads = given == nullptr ? 0 : std::atoi(given);
+  return threads >= 1 && threads <= kMaxThreads ? threads : available_cores();
 }
 
 // A training step frees and asks for the same large blocks again and again; by default glibc hands them back to the
@@ -33,8 +45,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", gluon::kVersion);
   app.fallthrough();
   app.require_subcommand(0, 1);  // a run may have the name of another command: gluon report sweep
-  int threads = available_cores();
-  app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, 4096));
+  int threads = default_threads();
+  app.add_option("--threads", threads, "CPU threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, kMaxThreads));
   app.parse_complete_callback([&] { at::set_num_threads(threads); });
   gluon::cli::add_train(app);
   gluon::cli::add_sweep(app);
@@ -50,11 +64,16 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::CallForHelp();
+  } catch (const CLI::RuntimeError& error) {  // another process has said why
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const gluon::InputError& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;
+  } catch (const gluon::RankLost& error) {
+    std::cerr << "gluon: " << error.what() << std::endl;
+    std::_Exit(gluon::cli::kRankLostCode);  // threads may still wait for the lost rank
   } catch (const c10::OutOfMemoryError& error) {
     const std::string text = error.what_without_backtrace();
     std::cerr << "gluon: out of GPU memory: " << text.substr(0, text.find('\n')) << '\n';

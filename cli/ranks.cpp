@@ -1,16 +1,23 @@
 #include "cli/ranks.h"
 
+#include <ATen/Parallel.h>
 #include <netinet/in.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gluon/check.h"
@@ -19,6 +26,11 @@ extern char** environ;
 
 namespace gluon::cli {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPoll{20};
+constexpr const char* kLauncher = "GLUON_LAUNCHER";  // its process id, for the ranks
 
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -42,6 +54,20 @@ uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+// This environment with other values for these variables.
+std::vector<std::string> environment_with(std::vector<std::string> settings) {
+  const std::size_t count = settings.size();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const auto end = settings.begin() + static_cast<std::ptrdiff_t>(count);
+    if (std::none_of(settings.begin(), end, [&](const std::string& one) { return one.starts_with(name); })) {
+      settings.emplace_back(text);
+    }
+  }
+  return settings;
+}
+
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
   for (std::string& text : texts) result.push_back(text.data());
@@ -49,34 +75,103 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+pid_t start_rank(int rank, int count, const std::string& port) {
+  std::vector<std::string> arguments = own_arguments();
+  std::vector<std::string> settings{"RANK=" + std::to_string(rank),
+                                    "LOCAL_RANK=" + std::to_string(rank),
+                                    "WORLD_SIZE=" + std::to_string(count),
+                                    "LOCAL_WORLD_SIZE=" + std::to_string(count),
+                                    "MASTER_ADDR=127.0.0.1",
+                                    "MASTER_PORT=" + port,
+                                    std::string(kLauncher) + '=' + std::to_string(::getpid())};
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+    settings.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, at::get_num_threads() / count)));
+  }
+  std::vector<std::string> environment = environment_with(std::move(settings));
+  pid_t child = 0;
+  const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, pointers(arguments).data(),
+                                  pointers(environment).data());
+  GLUON_CHECK(error == 0, "--ranks: cannot start rank ", rank, ": ", std::strerror(error));
+  return child;
+}
+
+std::atomic<int> received{0};
+
+// The ranks of one run; a rank that has ended is no process any more.
+class Children {
+ public:
+  explicit Children(std::vector<pid_t> processes) : processes_(std::move(processes)) {}
+
+  bool any() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](pid_t process) { return process > 0; });
+  }
+  void send(int signal) const {
+    for (const pid_t process : processes_) {
+      if (process > 0) ::kill(process, signal);
+    }
+  }
+  void kill_all() {
+    if (killing_) return;
+    killing_ = true;
+    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+      if (processes_[rank] > 0) std::cerr << "gluon: rank " << rank << " does not end and is killed\n";
+    }
+    send(SIGKILL);
+  }
+
+  /// Looks who has ended, and sets `code` to the exit code of the first that failed by itself, as far as that is
+  /// known.
+  void collect(int& code) {
+    for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
+      int status = 0;
+      if (processes_[rank] == 0 || ::waitpid(processes_[rank], &status, WNOHANG) != processes_[rank])
+        continue;
+      processes_[rank] = 0;
+      if (WIFSIGNALED(status) && !killing_) {
+        const int signal = WTERMSIG(status);
+        std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " ("
+                  << ::strsignal(signal) << ")\n";
+      }
+      const int this_one = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (code == 0 || (code == kRankLostCode && this_one != 0)) code = this_one;
+    }
+  }
+
+ private:
+  std::vector<pid_t> processes_;
+  bool killing_ = false;
+};
+
 }  // namespace
 
-int launch_ranks(int count, int threads_each) {
-  std::vector<std::string> arguments = own_arguments();
-  arguments.insert(arguments.end(), {"--threads", std::to_string(threads_each)});
-  const std::string port = std::to_string(free_port());
-  std::signal(SIGINT, SIG_IGN);  // the terminal tells the ranks, too; they end after their step
-  std::vector<pid_t> children;
-  for (int rank = 0; rank < count; ++rank) {
-    std::vector<std::string> environment{"RANK=" + std::to_string(rank), "LOCAL_RANK=" + std::to_string(rank),
-                                         "WORLD_SIZE=" + std::to_string(count), "MASTER_ADDR=127.0.0.1",
-                                         "MASTER_PORT=" + port};
-    for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
-    pid_t child = 0;
-    const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, pointers(arguments).data(),
-                                    pointers(environment).data());
-    GLUON_CHECK(error == 0, "--ranks: cannot start rank ", rank, ": ", std::strerror(error));
-    children.push_back(child);
+int launch_ranks(int count, std::chrono::milliseconds grace) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int number) { received = number; });
   }
+  const std::string port = std::to_string(free_port());
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < count; ++rank) processes.push_back(start_rank(rank, count, port));
+  Children children(std::move(processes));
   int code = 0;
-  for (const pid_t child : children) {
-    int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    const int this_one = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (code == 0) code = this_one;
+  Clock::time_point all_well = Clock::now();
+  while (children.any()) {
+    if (const int signal = received.exchange(0); signal != 0) children.send(signal);
+    children.collect(code);
+    if (code == 0) all_well = Clock::now();
+    // One that is stopped, or waits for something else than the others, never hears that they have ended.
+    if (Clock::now() - all_well > grace) children.kill_all();
+    std::this_thread::sleep_for(kPoll);
   }
   return code;
+}
+
+bool was_launched() { return std::getenv(kLauncher) != nullptr; }
+
+void end_with_launcher() {
+  const char* launcher = std::getenv(kLauncher);
+  if (launcher == nullptr) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (std::to_string(::getppid()) != launcher) ::raise(SIGTERM);  // it has died already
 }
 
 }  // namespace gluon::cli

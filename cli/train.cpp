@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <unistd.h>
 
 #include <iomanip>
@@ -21,6 +20,9 @@
 
 namespace gluon::cli {
 namespace {
+
+// For ranks to notice that another one has ended: one timeout and what they need to tell each other, within reason.
+constexpr std::chrono::seconds kTelling{10}, kGrace{30};
 
 struct TrainCommand {
   lab::TrainConfig config;
@@ -73,13 +75,17 @@ void write_page(const std::filesystem::path& run) {
   std::cout << "  report            " << (run / "report.html").string() << '\n';
 }
 
+std::chrono::milliseconds seconds(double count) {
+  return std::chrono::milliseconds(static_cast<int64_t>(1000 * count));
+}
+
 // The other ranks, when there are any.
 CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) {
   if (environment.size == 1) return options.ranks == 1 ? make_collective("single", {}) : nullptr;
   GLUON_CHECK(options.ranks == 0 || options.ranks == environment.size, "--ranks ", options.ranks,
               " does not fit the environment's WORLD_SIZE ", environment.size);
   Ranks ranks = environment;
-  ranks.timeout = std::chrono::milliseconds(static_cast<int64_t>(1000 * options.rank_timeout));
+  ranks.timeout = seconds(options.rank_timeout);
   return make_collective(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
 }
 
@@ -89,27 +95,12 @@ void train_beside(const TrainCommand& options, lab::Trainer& trainer) {
   if (options.config.model == "cifar-cnn" && !summary.interrupted) (void)trainer.accuracy();
 }
 
-void train(CLI::App& command, TrainCommand& options) {
-  lab::TrainConfig& config = options.config;
-  const Ranks environment = Ranks::from_environment();
-  if (options.ranks > 1 && environment.size == 1) {
-    const int code = launch_ranks(options.ranks, std::max(1, at::get_num_threads() / options.ranks));
-    if (code != 0) throw CLI::RuntimeError(code);
-    return;
-  }
-  GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
-  if (options.resume) {
-    read_config(command, std::filesystem::path(config.out) / "config.toml");
-  } else if (!options.config_file.empty()) {
-    read_config(command, options.config_file);
-  }
-  config.validate();
-  if (options.report) (void)lab::page_template();  // a program without it says so before it trains
+// This process's part of a run, alone or as one of several ranks.
+void train_here(const TrainCommand& options, const CollectivePtr& collective) {
+  const lab::TrainConfig& config = options.config;
   const lab::Experiment experiment = lab::make_experiment(config);
-  const CollectivePtr collective = meet_ranks(options, environment);
-  config.parts = config.parts_for(collective ? collective->size() : 0);
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
-  if (environment.rank > 0) {
+  if (collective && collective->rank() > 0) {
     if (options.resume) {
       trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
     }
@@ -153,6 +144,50 @@ void train(CLI::App& command, TrainCommand& options) {
   }
   print_summary(config, experiment, trainer, summary, path);
   if (options.report) write_page(path);
+}
+
+// An error of one rank ends all of them: the others have to know it. One that all ranks run into is said once.
+void train_as_rank(const TrainCommand& options, const CollectivePtr& collective) {
+  const std::string self = collective->rank() == 0 ? "" : join("rank ", collective->rank(), ": ");
+  try {
+    train_here(options, collective);
+  } catch (const RankLost&) {
+    throw;
+  } catch (const InputError& error) {
+    if (collective->leave(error.what()) && was_launched()) throw CLI::RuntimeError(2);
+    throw InputError(self + error.what());
+  } catch (const std::exception& error) {
+    collective->leave(error.what());
+    if (self.empty()) throw;
+    throw std::runtime_error(self + error.what());
+  }
+}
+
+void train(CLI::App& command, TrainCommand& options) {
+  lab::TrainConfig& config = options.config;
+  const Ranks environment = Ranks::from_environment();
+  GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
+  if (options.resume) {
+    read_config(command, std::filesystem::path(config.out) / "config.toml");
+  } else if (!options.config_file.empty()) {
+    read_config(command, options.config_file);
+  }
+  config.validate();
+  if (options.report) (void)lab::page_template();  // a program without it says so before it trains
+  if (options.ranks > 1 && environment.size == 1) {
+    const auto grace = std::min<std::chrono::milliseconds>(kGrace, seconds(options.rank_timeout) + kTelling);
+    const int code = launch_ranks(options.ranks, grace);
+    if (code != 0) throw CLI::RuntimeError(code);
+    return;
+  }
+  end_with_launcher();
+  const CollectivePtr collective = meet_ranks(options, environment);
+  config.parts = config.parts_for(collective ? collective->size() : 0);
+  if (collective) {
+    train_as_rank(options, collective);
+  } else {
+    train_here(options, nullptr);
+  }
 }
 
 }  // namespace
