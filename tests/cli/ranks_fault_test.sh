@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Ranks that die, hang, never come or do not fit: every survivor says who, and ends; the run goes on where it was saved.
+set -u
+program=$(realpath "$1")
+work=$(mktemp -d)
+failed=0
+passed=0
+cleanup() {
+  local job
+  for job in $(jobs -p); do kill -KILL "$job" 2>/dev/null; done
+  rm -rf "$work"
+}
+trap cleanup EXIT
+cd "$work" || exit 1
+flags=(--threads 1 --layers 1 --width 32 --heads 2 --seq 32 --batch 6 --save-every 10 --eval-every 1000)
+port=$((20000 + RANDOM % 10000))
+
+# check WHAT COMMAND...: the command succeeds.
+check() {
+  local what=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s\n' "$what"
+    # shellcheck disable=SC2012 # names of our own
+    tail -n 3 $(ls -t ./*.txt | head -n 3)
+  fi
+}
+
+says() { grep -qF -- "$2" "$1"; }
+says_once() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
+
+# launch FILE ARGUMENTS...: in the background; $! is the launcher, which the ranks end with.
+launch() { exec "$program" train "${flags[@]}" "${@:2}" >"$1" 2>&1; }
+
+# start RANK SIZE FILE ARGUMENTS...: one rank by hand, in the background; $! is its process.
+start() {
+  export RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+  exec "$program" train "${flags[@]}" "${@:4}" >"$3" 2>&1
+}
+
+# saved RUN: it has a checkpoint within 20 s.
+saved() {
+  local i
+  for i in $(seq 200); do
+    compgen -G "$1/checkpoint/step-????????.safetensors" >/dev/null && return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# ended PROCESS CODE SECONDS: it ends by itself, so soon, with that code.
+ended() {
+  local i status=0 why=""
+  for i in $(seq $((10 * $3))); do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$1" 2>/dev/null && why=", killed by this test after $3 s"
+  wait "$1" 2>/dev/null || status=$?
+  [ "$status" -eq "$2" ] && [ -z "$why" ] && return 0
+  echo "expected exit code $2, got $status$why"
+  return 1
+}
+
+# child_of LAUNCHER RANK: the process that is the rank.
+child_of() {
+  local child
+  for child in $(cat "/proc/$1/task/$1/children"); do
+    if tr '\0' '\n' <"/proc/$child/environ" | grep -qx "RANK=$2"; then echo "$child"; fi
+  done
+}
+
+# lose SIGNAL WHO NAME ARGUMENTS...: three ranks by hand, the signal for one of them; the other two name it and end.
+lose() {
+  local signal=$1 who=$2 name=$3 rank processes=()
+  port=$((port + 1))
+  for rank in 0 1 2; do
+    start $rank 3 "$name.$rank.txt" --steps 1000000 --out "$name" "${@:4}" &
+    processes+=($!)
+  done
+  check "$name: a checkpoint" saved "$name"
+  kill "-$signal" "${processes[$who]}"
+  for rank in 0 1 2; do
+    [ "$rank" -eq "$who" ] && continue
+    check "$name: rank $rank ends" ended "${processes[$rank]}" 3 25
+    check "$name: rank $rank says who" says_once "$name.$rank.txt" "gluon: rank $rank: rank $who does not answer"
+  done
+  kill -KILL "${processes[$who]}" 2>/dev/null
+  wait "${processes[$who]}" 2>/dev/null
+}
+
+# refused NAME CODE TEXT SIZE RANK_ARGUMENTS...: one rank by hand for each text of arguments; all of them end and say the text.
+refused() {
+  local name=$1 code=$2 text=$3 size=$4 rank=0 arguments processes=()
+  port=$((port + 1))
+  for arguments in "${@:5}"; do
+    # shellcheck disable=SC2086 # several arguments in one text
+    start $rank "$size" "$name.$rank.txt" --steps 4 --out "$name" $arguments &
+    processes+=($!)
+    rank=$((rank + 1))
+  done
+  for rank in "${!processes[@]}"; do
+    check "$name: rank $rank ends" ended "${processes[$rank]}" "$code" 20
+    check "$name: rank $rank says why" says_once "$name.$rank.txt" "$text"
+  done
+}
+
+# The probe is also the first of the runs below.
+launch whole.txt --steps 200 --ranks 3 --out whole &
+whole=$!
+launch run.txt --steps 200 --ranks 3 --out run &
+run=$!
+saved run
+if says run.txt "this build has no gloo"; then
+  echo "skipped: this build has no Gloo"
+  exit 0
+fi
+kill -KILL "$(child_of $run 1)"
+check "run: the launcher ends as the killed rank did" ended $run 137 25
+check "run: rank 0 says who" says_once run.txt "gluon: rank 0: rank 1 does not answer"
+check "run: rank 2 says who" says_once run.txt "gluon: rank 2: rank 1 does not answer"
+check "run: the launcher says why" says_once run.txt "gluon: rank 1 was ended by signal 9"
+check "run: it was cut short" [ ! -e run/checkpoint/step-00000200.safetensors ]
+launch resumed.txt --resume --ranks 3 --out run &
+resumed=$!
+
+lose KILL 0 first
+lose STOP 1 stopped --rank-timeout 5
+refused batch 2 "ranks differ in their" 2 "--accumulate 1" "--accumulate 2"
+refused seed 2 "ranks differ in their" 2 "--seed 1" "--seed 2"
+refused absent 3 "rank 0: ranks 1 and 2 did not come to 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
+check "RANK too large" says <(RANK=2 WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "the rank must be in 0..1, got 2"
+check "WORLD_SIZE alone" says <(WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "WORLD_SIZE is set, RANK is not"
+check "no number" says <(RANK=0 WORLD_SIZE=two timeout 20 "$program" train 2>&1) "must be a whole number, got 'two'"
+check "--ranks of others" says <(RANK=0 WORLD_SIZE=2 timeout 20 "$program" train --ranks 3 2>&1) \
+  "--ranks 3 does not fit the environment's WORLD_SIZE 2"
+check "said once" says_once <(timeout 30 "$program" train --ranks 3 --data missing 2>&1) "no file matches"
+
+check "whole: it ends" ended $whole 0 60
+check "resumed: it ends" ended $resumed 0 60
+check "resumed: the bytes of the run that nobody disturbed" \
+  cmp whole/checkpoint/step-00000200.safetensors run/checkpoint/step-00000200.safetensors
+
+echo "$passed checks passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Two machines, as far as the network can tell: a rank in each of two network namespaces. They train as two ranks of one.
+set -u
+program=$(realpath "$1")
+work=$(mktemp -d)
+left=gluon-l-$$
+right=gluon-r-$$
+cleanup() {
+  local job
+  for job in $(jobs -p); do kill -KILL "$job" 2>/dev/null; done
+  ip netns delete "$left" 2>/dev/null
+  ip netns delete "$right" 2>/dev/null
+  rm -rf "$work"
+}
+trap cleanup EXIT
+cd "$work" || exit 1
+flags=(--threads 1 --layers 1 --width 32 --heads 2 --seq 32 --batch 6 --steps 10 --eval-every 5)
+
+skip() {
+  echo "skipped: $1"
+  exit 0
+}
+[ "$(id -u)" -eq 0 ] || skip "namespaces need root"
+command -v ip >/dev/null || skip "there is no ip (iproute2)"
+
+# The pair's names are within the kernel's 15 characters.
+pair() {
+  ip netns add "$left" && ip netns add "$right" &&
+    ip -n "$left" link add gluon0 type veth peer name gluon1 netns "$right" &&
+    ip -n "$left" addr add 10.201.7.1/24 dev gluon0 && ip -n "$right" addr add 10.201.7.2/24 dev gluon1 &&
+    ip -n "$left" link set gluon0 up && ip -n "$right" link set gluon1 up &&
+    ip -n "$left" link set lo up && ip -n "$right" link set lo up
+}
+pair 2>pair.txt || skip "this machine makes no namespaces: $(head -n 1 pair.txt)"
+
+# start NAMESPACE RANK: in the background.
+start() {
+  export RANK=$2 LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.201.7.1 MASTER_PORT=29511
+  exec timeout 60 ip netns exec "$1" "$program" train "${flags[@]}" --rank-timeout 20 --out apart >"$2.txt" 2>&1
+}
+start "$left" 0 &
+first=$!
+start "$right" 1 &
+second=$!
+timeout 60 "$program" train "${flags[@]}" --ranks 2 --out together >together.txt 2>&1
+together=$?
+if grep -q "this build has no gloo" together.txt; then skip "this build has no Gloo"; fi
+status=0
+wait $first || status=$?
+wait $second || status=$?
+if [ "$status" -ne 0 ] || [ "$together" -ne 0 ]; then
+  echo "exit codes $status and $together"
+  tail -n 5 ./*.txt
+  exit 1
+fi
+
+# Step, losses and validation; the times differ.
+columns() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i ~ /step|loss|val/) keep[i] = 1 }
+  { line = ""; for (i = 1; i <= NF; i++) if (i in keep) line = line $i ","; print line }' "$1/log.csv"; }
+columns apart >apart.csv
+columns together >together.csv
+head -n 1 together.csv
+[ "$(wc -l <together.csv)" -eq 11 ] || { echo "expected 10 steps" && exit 1; }
+cmp apart.csv together.csv && echo "two namespaces train as one machine"
