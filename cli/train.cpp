@@ -81,7 +81,9 @@ std::chrono::milliseconds seconds(double count) {
 
 // The other ranks, when there are any.
 CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) {
-  if (environment.size == 1) return options.ranks == 1 ? make_collective("single", {}) : nullptr;
+  if (environment.size == 1 && !environment.given) {
+    return options.ranks == 1 ? make_collective("single", {}) : nullptr;
+  }
   GLUON_CHECK(options.ranks == 0 || options.ranks == environment.size, "--ranks ", options.ranks,
               " does not fit the environment's WORLD_SIZE ", environment.size);
   Ranks ranks = environment;

@@ -157,8 +157,7 @@ void GradientReducer::deliver(const Bucket& bucket) {
     const Slot& slot = slots_[i];
     at::Tensor parameter = slot.layer.parameter;
     const at::Tensor gradient = values.narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
-    parameter.mutable_grad() =
-        anybody_has(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
+    parameter.mutable_grad() = anybody_has(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
   }
 }
 

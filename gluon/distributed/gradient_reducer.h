@@ -25,8 +25,9 @@ struct Node;
 namespace gluon {
 
 struct ReductionOptions {
-  bool mean = true;   // over the ranks; false: their sum
-  bool exact = false; // add in float64, also what one rank adds up: any order, so any number of ranks, gives the same sum
+  bool mean = true;  // over the ranks; false: their sum
+  bool exact =
+      false;  // add in float64, also what one rank adds up: any order, so any number of ranks, gives the same sum
   int64_t bucket_bytes = int64_t{25} << 20;
 
   /// Throws InputError naming the option, its value and what is allowed.
@@ -54,10 +55,10 @@ class GradientReducer {
   struct Slot {
     Layer layer;
     std::size_t bucket = 0;
-    int64_t offset = 0;  // of its values in the bucket
-    int64_t flag = 0;    // where the bucket says whether there is a gradient
-    int64_t passes = 0;  // backward passes since begin() that reached it
-    bool taken = false;  // there is a gradient on this rank
+    int64_t offset = 0;                                  // of its values in the bucket
+    int64_t flag = 0;                                    // where the bucket says whether there is a gradient
+    int64_t passes = 0;                                  // backward passes since begin() that reached it
+    bool taken = false;                                  // there is a gradient on this rank
     std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook
     uintptr_t hook = 0;
   };
@@ -75,9 +76,9 @@ class GradientReducer {
   bool idle() const { return collective_->name() == "single" && !options_.exact; }
   void add_buckets(std::span<const int> owners);
   void add_hooks();
-  void open();                       // empty buckets
-  void arrived(std::size_t slot);    // by a hook
-  void take_gradient(Slot& slot);    // into its bucket
+  void open();                     // empty buckets
+  void arrived(std::size_t slot);  // by a hook
+  void take_gradient(Slot& slot);  // into its bucket
   void send_full_buckets();
   void deliver(const Bucket& bucket);  // to its owner's layers
   bool anybody_has(const Slot& slot) const;
@@ -86,9 +87,9 @@ class GradientReducer {
   ReductionOptions options_;
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
-  std::mutex mutex_;         // a GPU's backward pass has a thread of its own
-  int64_t passes_ = 0;       // of begin(); 0: hooks do nothing
-  std::size_t next_ = 0;     // bucket to leave
+  std::mutex mutex_;      // a GPU's backward pass has a thread of its own
+  int64_t passes_ = 0;    // of begin(); 0: hooks do nothing
+  std::size_t next_ = 0;  // bucket to leave
 };
 
 }  // namespace gluon

@@ -54,6 +54,7 @@ Ranks Ranks::from_environment() {
   if (!size && (!rank || rank->name == std::string_view("SLURM_PROCID"))) return ranks;
   GLUON_CHECK(rank && size, "environment: ", rank ? rank->name : size->name, " is set, ",
               rank ? "WORLD_SIZE" : "RANK", " is not: ranks need both");
+  ranks.given = rank->name == std::string_view("RANK");
   ranks.rank = number(*rank);
   ranks.size = number(*size);
   ranks.local_rank = local ? number(*local) : ranks.rank;

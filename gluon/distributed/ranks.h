@@ -12,6 +12,7 @@ struct Ranks {
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // on this machine: the GPU to take
+  bool given = false;  // by RANK and WORLD_SIZE: one rank then meets, too, with itself
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every meeting and every exchange

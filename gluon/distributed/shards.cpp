@@ -62,7 +62,8 @@ void Shards::set_phases(const std::vector<int64_t>& phases) {
     kinds[{phases[i], owners_[i], kind}].push_back(i);
   }
   for (auto& [kind, members] : kinds) {
-    buckets_.push_back({.phase = std::get<0>(kind), .owner = std::get<1>(kind), .layers = std::move(members)});
+    buckets_.push_back(
+        {.phase = std::get<0>(kind), .owner = std::get<1>(kind), .layers = std::move(members)});
   }
 }
 

@@ -122,7 +122,8 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
     std::vector<std::size_t> layers;
   };
   std::vector<std::map<Key, Group>> owners(static_cast<std::size_t>(options_.collective->size()));
-  std::vector<int64_t> phases(layers_.size(), std::numeric_limits<int64_t>::max() - 1);  // AdamW's: the last one
+  std::vector<int64_t> phases(layers_.size(),
+                              std::numeric_limits<int64_t>::max() - 1);  // AdamW's: the last one
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     const Rule& rule = geometry_.rules()[assignment[i]];
@@ -163,7 +164,8 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
   }
   shards_->set_phases(phases);
   for (auto& [key, group] : owners[static_cast<std::size_t>(shards_->rank())]) {
-    batches_.emplace_back(std::move(group.blocks), group.norm, geometry_.rules()[std::get<0>(key)], momentum_);
+    batches_.emplace_back(std::move(group.blocks), group.norm, geometry_.rules()[std::get<0>(key)],
+                          momentum_);
   }
 }
 

@@ -43,7 +43,8 @@ struct TrainConfig {
   int64_t accumulate = 1;   // batches per step
   bool full_batch = false;  // one step = the whole training set, in batches of `batch`
   int64_t parts = 0;        // of a batch, which ranks share (rank_share.h); 0: parts_for() the ranks
-  bool deterministic = false;  // the same bits again on a GPU, too, where LibTorch can; on the CPU they always are
+  bool deterministic =
+      false;  // the same bits again on a GPU, too, where LibTorch can; on the CPU they always are
   uint64_t seed = 0;
   std::string device = "cpu";
   std::string precision;   // of losses: float32 or bfloat16; empty: bfloat16 on a GPU, if the model can

@@ -9,9 +9,15 @@ namespace {
 using Row = std::array<double, 9>;
 
 Row to_row(std::size_t layer, const Sample& sample) {
-  return {static_cast<double>(layer), static_cast<double>(sample.step), sample.gradient_change,
-          sample.displacement,        sample.smoothness,                sample.gradient,
-          sample.momentum,            sample.alignment,                 sample.radius};
+  return {static_cast<double>(layer),
+          static_cast<double>(sample.step),
+          sample.gradient_change,
+          sample.displacement,
+          sample.smoothness,
+          sample.gradient,
+          sample.momentum,
+          sample.alignment,
+          sample.radius};
 }
 
 Sample from_row(const double* row) {

@@ -94,13 +94,12 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
                    [this](std::span<const Batch> batches) { return compute_gradients(batches); });
   }
   if (config_.smoothness_every == 0) return;
-  recorder_ = std::make_shared<Recorder>(optimizer_.layers(), config_.measuring_geometry(),
-                                         RecorderOptions{.every = config_.smoothness_every,
-                                                         .estimator = config_.estimator(),
-                                                         .dual = config_.smoothness_dual,
-                                                         .measures = [this](std::size_t layer) {
-                                                           return optimizer_.owns(layer);
-                                                         }});
+  recorder_ = std::make_shared<Recorder>(
+      optimizer_.layers(), config_.measuring_geometry(),
+      RecorderOptions{.every = config_.smoothness_every,
+                      .estimator = config_.estimator(),
+                      .dual = config_.smoothness_dual,
+                      .measures = [this](std::size_t layer) { return optimizer_.owns(layer); }});
   optimizer_.add_observer(recorder_);
 }
 
@@ -128,9 +127,15 @@ double Trainer::step() {
 
 void Trainer::check_ranks() const {
   if (share_.alone()) return;
-  std::string text = join("gluon ", kVersion, "; steps ", config_.steps, "; data ", dataset_->describe());
-  for (const auto& [part, here] : identity()) text += join("; ", part, " ", here);
-  check_agreement(*share_.collective(), "version, config, model or data", text);
+  RunIdentity all = identity();
+  all["version"] = kVersion;
+  all["data"] = dataset_->describe();
+  all["steps"] =
+      join(config_.steps, ", evaluated every ", config_.eval_every, ", saved every ", config_.save_every);
+  all["schedule"] = config_.resolved_schedule().name();
+  all["parts"] = std::to_string(config_.parts);
+  all["smoothness"] = join("every ", config_.smoothness_every, " ", config_.smoothness_mode);
+  check_agreement(*share_.collective(), all);
 }
 
 torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {

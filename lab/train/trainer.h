@@ -29,8 +29,8 @@
 namespace gluon::lab {
 
 struct StepTiming {
-  double forward = 0;  // seconds, data included
-  double backward = 0;  // until the gradients of all ranks are with their owners
+  double forward = 0;    // seconds, data included
+  double backward = 0;   // until the gradients of all ranks are with their owners
   double optimizer = 0;  // until the parameters are with all ranks
   double reference = 0;  // the evaluation that recording in same_batch mode adds
 

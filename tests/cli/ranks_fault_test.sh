@@ -129,8 +129,8 @@ resumed=$!
 
 lose KILL 0 first
 lose STOP 1 stopped --rank-timeout 5
-refused batch 2 "ranks differ in their" 2 "--accumulate 1" "--accumulate 2"
-refused seed 2 "ranks differ in their" 2 "--seed 1" "--seed 2"
+refused batch 2 "ranks differ in their batch" 2 "--accumulate 1" "--accumulate 2"
+refused seed 2 "ranks differ in their seed" 2 "--seed 1" "--seed 2"
 refused absent 3 "rank 0: ranks 1 and 2 did not come to 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
 check "RANK too large" says <(RANK=2 WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "the rank must be in 0..1, got 2"
 check "WORLD_SIZE alone" says <(WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "WORLD_SIZE is set, RANK is not"

@@ -62,6 +62,8 @@ for rank in 1 2 0; do
 done
 for job in $(jobs -p); do wait "$job" || { tail -n 5 "$work/hand.txt"; exit 1; }; done
 run small --ranks 1 "${small[@]}" --steps 20
+RANK=0 WORLD_SIZE=1 MASTER_PORT=$port run group "${small[@]}" --steps 20
+same_bytes checkpoint/step-00000020.safetensors small group
 same_bytes checkpoint/step-00000020.safetensors small hand
 
 # A checkpoint of three ranks goes on with one, with two, and with more than there are parts for.

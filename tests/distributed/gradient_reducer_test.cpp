@@ -17,8 +17,7 @@ constexpr int kLayers = 3;
 std::vector<Layer> make_layers() {
   std::vector<Layer> layers;
   for (int i = 0; i < kLayers; ++i) {
-    layers.push_back(
-        {"h." + std::to_string(i), at::ones({2, 2 + i}).set_requires_grad(true), Role::kHidden});
+    layers.push_back({"h." + std::to_string(i), at::ones({2, 2 + i}).set_requires_grad(true), Role::kHidden});
   }
   return layers;
 }
@@ -46,7 +45,9 @@ class Counting : public Collective {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   ExchangePtr all_reduce(at::Tensor tensor) override { return inner_->all_reduce(std::move(tensor)); }
-  ExchangePtr broadcast(at::Tensor tensor, int root) override { return inner_->broadcast(std::move(tensor), root); }
+  ExchangePtr broadcast(at::Tensor tensor, int root) override {
+    return inner_->broadcast(std::move(tensor), root);
+  }
   ExchangePtr reduce(at::Tensor tensor, int root) override {
     ++reduced;
     return inner_->reduce(std::move(tensor), root);
