@@ -15,13 +15,11 @@ first one passes all ranks. Between nodes all GPUs of a node use their links at 
 Not modelled: activations and copies in half precision, stragglers, other traffic, the input, evaluations, checkpoints,
 and the three small sums a step makes (verdict on NaN, loss, stop). One matrix is never divided.
 
-Four ways to do the same step are printed beside each other:
+Three ways to do the same step are printed beside each other:
 
     overlapped   buckets leave during the backward pass, parameters while the rest is computed
     plain        all gradients leave after the backward pass, all parameters after the optimizer: as with a CUDA graph
                  of the loss and the GPU's fused step
-    renumbered   overlapped, with the owners numbered in the order in which the backward pass reaches them: those of
-                 successive buckets are neighbours in the ring
     ddp          every rank adds up all gradients and orthogonalizes everything
 
 Defaults are one H200's measured rates (docs/performance.md) and assumed links. --measure and --check are in
@@ -38,7 +36,7 @@ from pathlib import Path
 
 MIB = 2**20
 STEPS = 4  # of Polar Express, the default
-WAYS = ("overlapped", "plain", "renumbered", "ddp")
+WAYS = ("overlapped", "plain", "ddp")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Layer:
     products = property(lambda self: 0 if self.kind == "embedding" else self.entries)  # that a token multiplies with
 
     def step_cost(self):
-        return self.entries * (min(self.rows, self.cols) if self.kind == "hidden" else 1)
+        return self.polar_flops() if self.kind == "hidden" else self.entries
 
     def polar_flops(self):
         """As benchmarks/step.cpp counts them: half of symmetric products, Gram form above 5:4."""
@@ -129,12 +127,14 @@ class Machine:
 
 
 def assign_owners(costs, ranks):
-    """gluon/distributed/sharding.cpp: the largest first, each to the rank with the least so far."""
+    """gluon/distributed/sharding.cpp: the largest first, each to the rank with the least so far; ranks in the order in
+    which the backward pass reaches their layers, so that successive buckets go to neighbours in the ring."""
     loads, owners = [0.0] * ranks, [0] * len(costs)
     for layer in sorted(range(len(costs)), key=lambda i: -costs[i]):
         owners[layer] = loads.index(min(loads))
         loads[owners[layer]] += costs[layer]
-    return owners
+    place = {owner: i for i, owner in enumerate(dict.fromkeys(reversed(owners)))}
+    return [place[owner] for owner in owners]
 
 
 def gradient_buckets(layers, owners, window_bytes=25 * MIB):
@@ -207,9 +207,6 @@ def simulate(layers, machine, ranks, tokens, way="overlapped"):
     """One step: its times in seconds, its bytes and those of a rank's memory."""
     entries = sum(layer.entries for layer in layers)
     owners = assign_owners([layer.step_cost() for layer in layers], ranks)
-    if way == "renumbered":
-        place = {owner: i for i, owner in enumerate(dict.fromkeys(reversed(owners)))}
-        owners = [place[owner] for owner in owners]
     owned = [[layer for layer, owner in zip(layers, owners) if owner == rank] for rank in set(owners)]
     compute = 6 * sum(layer.products for layer in layers) * tokens / machine.train_rate
     ready = ready_times(layers, compute / 3, compute * 2 / 3)

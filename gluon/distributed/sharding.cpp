@@ -1,9 +1,31 @@
 #include "gluon/distributed/sharding.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace gluon {
+
+namespace {
+
+// Four steps of a k x l matrix, symmetric products at half their flops; long matrices in Gram form.
+double polar_cost(double k, double l) {
+  constexpr double kLong = 1.25;
+  return l <= kLong * k ? 4 * (3 * k * k * l + k * k * k) : 3 * k * k * l + 13 * k * k * k;
+}
+
+// The same shares, the ranks in the order in which the backward pass reaches their layers: exchanges that follow each
+// other then have neighbours as roots, and in a ring the next one starts a hop after the last.
+std::vector<int> numbered_from_last(std::vector<int> owners) {
+  std::map<int, int> places;
+  for (auto owner = owners.rbegin(); owner != owners.rend(); ++owner) {
+    places.emplace(*owner, static_cast<int>(places.size()));
+  }
+  for (int& owner : owners) owner = places.at(owner);
+  return owners;
+}
+
+}  // namespace
 
 double step_cost(const Layer& layer, const Rule& rule) {
   const auto entries = static_cast<double>(layer.parameter.numel());
@@ -12,7 +34,7 @@ double step_cost(const Layer& layer, const Rule& rule) {
   double cost = 0;
   for (const Block& block : split_blocks(layer, rule.split)) {
     const auto rows = static_cast<double>(block.shape.rows), columns = static_cast<double>(block.shape.cols);
-    cost += rows * columns * (orthogonalizes ? std::min(rows, columns) : 1);
+    cost += orthogonalizes ? polar_cost(std::min(rows, columns), std::max(rows, columns)) : rows * columns;
   }
   return cost;
 }
@@ -38,7 +60,7 @@ std::vector<int> assign_layers(std::span<const Layer> layers, const Geometry& ge
   for (std::size_t i = 0; i < layers.size(); ++i) {
     costs.push_back(step_cost(layers[i], geometry.rules()[assignment[i]]));
   }
-  return assign_owners(costs, ranks);
+  return numbered_from_last(assign_owners(costs, ranks));
 }
 
 }  // namespace gluon

@@ -7,6 +7,7 @@
 
 #include "gluon/check.h"
 #include "gluon/distributed/sharding.h"
+#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -81,6 +82,27 @@ TEST_F(Environment, RefusesWhatDoesNotFit) {
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "WORLD_SIZE must be a whole number, got 'two'");
   ::setenv("WORLD_SIZE", "2", 1), ::setenv("MASTER_PORT", "70000", 1);
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_PORT must be in 1..65535, got 70000");
+}
+
+TEST(Sharding, OwnersAreNumberedAsTheBackwardPassReachesThem) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < 6; ++i) {
+    layers.push_back({"h." + std::to_string(i), at::zeros({8, 8}), Role::kHidden});
+  }
+  const Geometry geometry = presets::unscion();
+  const std::vector<int> owners = assign_layers(layers, geometry, geometry.assign(layers), 3);
+  EXPECT_EQ(owners, (std::vector<int>{2, 1, 0, 2, 1, 0}));
+}
+
+TEST(Sharding, ALongMatrixCostsLessThanItsSquares) {
+  const auto cost = [](int64_t rows, int64_t columns) {
+    const Layer layer{"h", at::zeros({rows, columns}), Role::kHidden};
+    const Geometry geometry = presets::unscion();
+    return step_cost(layer, geometry.rules()[geometry.assign(std::span(&layer, 1))[0]]);
+  };
+  EXPECT_EQ(cost(64, 256), cost(256, 64));
+  EXPECT_GT(cost(64, 256), cost(64, 64));
+  EXPECT_LT(cost(64, 256), 2 * cost(64, 64));
 }
 
 TEST(Sharding, BalancesTheCosts) {
