@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a Hopper GPU: builds, tests, looks for races and bad accesses, times.
 #
-#   scripts/gpu_check.sh [build|test|sanitize|bench|peers|python]...      all of them without an argument
+#   scripts/gpu_check.sh [build|test|sanitize|bench|ranks|peers|python]...      all of them without an argument
 #
 # Installs nothing: LibTorch comes from the Python package torch, see README.md.
 set -euo pipefail
@@ -40,6 +40,19 @@ bench() {
   done
 }
 
+# One rank over NCCL trains as without it.
+ranks() {
+  local folder
+  folder=$(mktemp -d)
+  local flags=(--device cuda --steps 60 --eval-every 20 --smoothness-every 20)
+  $gluon train "${flags[@]}" --out "$folder/alone" > "$folder/alone.txt"
+  RANK=0 WORLD_SIZE=1 MASTER_PORT=29577 $gluon train "${flags[@]}" --out "$folder/nccl" > "$folder/nccl.txt"
+  diff <(cut -d, -f1,3,4 "$folder/alone/log.csv") <(cut -d, -f1,3,4 "$folder/nccl/log.csv")
+  cmp "$folder"/{alone,nccl}/smoothness.csv
+  echo "one rank over NCCL: the same losses"
+  rm -r "$folder"
+}
+
 peers() { python3 benchmarks/gpu_peers.py; }
 
 # The package with the kernels, for the interpreter that has torch: tests, and the step beside torch.optim.Muon's.
@@ -57,7 +70,7 @@ python() {
   return $failed
 }
 
-for part in "${@:-build test sanitize bench peers python}"; do
+for part in "${@:-build test sanitize bench ranks peers python}"; do
   for one in $part; do
     echo "== $one"
     $one

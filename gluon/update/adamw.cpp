@@ -29,13 +29,15 @@ void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_de
 at::Tensor AdamW::clip_factor(const Sum& over_ranks) const {
   if (options_.clip == 0 || layers_ == 0) return {};
   // Every rank fills in its own and adds zeros: the sum, and so the factor, is the same on any number of ranks.
-  const at::Device device = entries_.empty() ? at::Device(at::kCPU) : entries_.front().first.device();
-  const at::Tensor norms = at::zeros({layers_}, at::device(device).dtype(at::kDouble));
+  const at::Tensor zero = at::zeros({}, entries_.empty() ? at::TensorOptions() : entries_.front().first.options());
+  std::vector<at::Tensor> norms(layers_, zero);
   for (const Entry& entry : entries_) {
     const at::Tensor& gradient = entry.layer.parameter.grad();
-    if (gradient.defined()) norms[entry.place].copy_(gradient.to(entry.first.scalar_type()).norm());
+    if (!gradient.defined()) continue;
+    norms[entry.place] = gradient.to(entry.first.scalar_type()).norm().to(zero.options());
   }
-  return (options_.clip / ((over_ranks ? over_ranks(norms) : norms).norm() + 1e-6)).clamp_max_(1);
+  const at::Tensor all = at::stack(norms).to(at::kDouble);
+  return (options_.clip / ((over_ranks ? over_ranks(all) : all).norm() + 1e-6)).clamp_max_(1);
 }
 
 void AdamW::step(const RadiusMultipliers& multipliers, const Sum& over_ranks) {

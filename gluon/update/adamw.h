@@ -51,7 +51,7 @@ class AdamW {
     double weight_decay;
     at::Tensor first;   // m, float32 or the parameter's float64
     at::Tensor second;  // v
-    int64_t place;      // among the layers of all ranks
+    std::size_t place;  // among the layers of all ranks
     int64_t steps = 0;  // j
     double last_learning_rate = 0;
   };
@@ -68,7 +68,7 @@ class AdamW {
 
   AdamWOptions options_;
   std::vector<Entry> entries_;
-  int64_t layers_ = 0;  // of all ranks
+  std::size_t layers_ = 0;  // of all ranks
 };
 
 }  // namespace gluon
