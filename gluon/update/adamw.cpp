@@ -29,7 +29,8 @@ void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_de
 at::Tensor AdamW::clip_factor(const Sum& over_ranks) const {
   if (options_.clip == 0 || layers_ == 0) return {};
   // Every rank fills in its own and adds zeros: the sum, and so the factor, is the same on any number of ranks.
-  const at::Tensor zero = at::zeros({}, entries_.empty() ? at::TensorOptions() : entries_.front().first.options());
+  const at::Tensor zero =
+      at::zeros({}, entries_.empty() ? at::TensorOptions() : entries_.front().first.options());
   std::vector<at::Tensor> norms(layers_, zero);
   for (const Entry& entry : entries_) {
     const at::Tensor& gradient = entry.layer.parameter.grad();
