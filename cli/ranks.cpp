@@ -124,8 +124,10 @@ class Children {
   void collect(int& code) {
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
       int status = 0;
-      if (processes_[rank] == 0 || ::waitpid(processes_[rank], &status, WNOHANG) != processes_[rank])
-        continue;
+      if (processes_[rank] == 0) continue;
+      const pid_t ended = ::waitpid(processes_[rank], &status, WNOHANG);
+      if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
+      if (ended < 0) status = 1 << 8;  // somebody else took its status: it failed, for all we know
       processes_[rank] = 0;
       if (WIFSIGNALED(status) && !killing_) {
         const int signal = WTERMSIG(status);
@@ -145,6 +147,7 @@ class Children {
 }  // namespace
 
 int launch_ranks(int count, std::chrono::milliseconds grace) {
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody learns how a process ended
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int number) { received = number; });
   }

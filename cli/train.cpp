@@ -2,7 +2,9 @@
 
 #include <iomanip>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/ranks.h"
@@ -37,15 +39,15 @@ struct TrainCommand {
 
 std::string default_stem(const lab::TrainConfig& config) { return config.model + "-" + config.preset; }
 
-void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment, lab::Trainer& trainer,
+void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment,
                    const lab::TrainSummary& summary, const std::filesystem::path& run) {
   std::cout << std::fixed << std::setprecision(4) << '\n'
             << (summary.interrupted ? "stopped" : "finished") << " after " << summary.steps << " steps, "
             << std::setprecision(1) << summary.seconds << " s\n"
             << std::setprecision(4) << "  validation loss   " << summary.val << '\n'
             << "  unigram entropy   " << experiment.dataset->unigram_entropy() << '\n';
-  if (config.model == "cifar-cnn") {
-    std::cout << "  test accuracy     " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
+  if (summary.accuracy) {
+    std::cout << "  test accuracy     " << std::setprecision(2) << 100 * *summary.accuracy << " %\n";
   }
   std::cout << "  run directory     " << run.string() << '\n';
   if (config.smoothness_every > 0) {
@@ -91,22 +93,30 @@ CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) 
   return make_collective(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
 }
 
-// What the first rank says and writes; the others only train.
-void train_beside(const TrainCommand& options, lab::Trainer& trainer) {
-  const lab::TrainSummary summary = trainer.run(nullptr, nullptr, stop_on_signal());
-  if (options.config.model == "cifar-cnn" && !summary.interrupted) (void)trainer.accuracy();
+// By the lines of its config. Files may lie elsewhere on another machine; what is in them is compared later.
+void check_configs(const TrainCommand& options, Collective& collective) {
+  std::map<std::string, std::string> parts{{"resume", options.resume ? "true" : "false"}};
+  std::istringstream lines(config_text(options.config));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t sign = line.find('=');
+    if (sign != std::string::npos) parts[line.substr(0, sign)] = line.substr(sign + 1);
+  }
+  parts.erase("data");
+  parts.erase("vocab");
+  check_agreement(collective, parts);
 }
 
 // This process's part of a run, alone or as one of several ranks.
 void train_here(const TrainCommand& options, const CollectivePtr& collective) {
   const lab::TrainConfig& config = options.config;
+  if (collective) check_configs(options, *collective);
   const lab::Experiment experiment = lab::make_experiment(config);
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
   if (collective && collective->rank() > 0) {
     if (options.resume) {
       trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
     }
-    train_beside(options, trainer);
+    (void)trainer.run(nullptr, nullptr, stop_on_signal());  // the first rank says and writes
     return;
   }
 
@@ -144,7 +154,7 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
     finished.out = path.string();
     std::cout << "\na sample:\n" << lab::sample_text(finished, {.count = options.sample}) << '\n';
   }
-  print_summary(config, experiment, trainer, summary, path);
+  print_summary(config, experiment, summary, path);
   if (options.report) write_page(path);
 }
 
@@ -157,6 +167,9 @@ void train_as_rank(const TrainCommand& options, const CollectivePtr& collective)
     throw;
   } catch (const InputError& error) {
     if (collective->leave(error.what()) && was_launched()) throw CLI::RuntimeError(2);
+    throw InputError(self + error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    collective->leave(error.what());
     throw InputError(self + error.what());
   } catch (const std::exception& error) {
     collective->leave(error.what());
@@ -176,7 +189,7 @@ void train(CLI::App& command, TrainCommand& options) {
   }
   config.validate();
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
-  if (options.ranks > 1 && environment.size == 1) {
+  if (options.ranks > 1 && environment.size == 1 && !environment.given) {
     const auto grace = std::min<std::chrono::milliseconds>(kGrace, seconds(options.rank_timeout) + kTelling);
     const int code = launch_ranks(options.ranks, grace);
     if (code != 0) throw CLI::RuntimeError(code);

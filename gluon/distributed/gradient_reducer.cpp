@@ -97,6 +97,15 @@ void GradientReducer::begin(int64_t backward_passes) {
   passes_ = backward_passes;
 }
 
+void GradientReducer::cancel() {
+  const std::lock_guard lock(mutex_);
+  passes_ = 0;
+  for (Bucket& bucket : buckets_) {
+    bucket.values = at::Tensor();
+    bucket.exchange = nullptr;
+  }
+}
+
 void GradientReducer::arrived(std::size_t index) {
   const std::lock_guard lock(mutex_);
   if (passes_ == 0) return;
@@ -117,7 +126,9 @@ void GradientReducer::take_gradient(Slot& slot) {
   const at::Tensor& gradient = parameter.grad();
   if (!gradient.defined()) return;
   const at::Tensor& values = buckets_[slot.bucket].values;
-  values.narrow(0, slot.offset, gradient.numel()).view(gradient.sizes()).add_(gradient);
+  // Divided before the sum, which might be too large for float16; exact sums after it.
+  const double share = options_.mean && !options_.exact ? 1.0 / collective_->size() : 1.0;
+  values.narrow(0, slot.offset, gradient.numel()).view(gradient.sizes()).add_(gradient, share);
   values[slot.flag].fill_(1);
   slot.taken = true;
   // Or the next backward pass would add to it, in its own precision.
@@ -152,7 +163,7 @@ void GradientReducer::finish() {
 void GradientReducer::deliver(const Bucket& bucket) {
   const at::NoGradGuard no_grad;
   at::Tensor values = bucket.values;
-  if (options_.mean) values.div_(collective_->size());
+  if (options_.mean && options_.exact) values.div_(collective_->size());
   for (const std::size_t i : bucket.slots) {
     const Slot& slot = slots_[i];
     at::Tensor parameter = slot.layer.parameter;

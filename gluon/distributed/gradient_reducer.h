@@ -26,8 +26,11 @@ namespace gluon {
 
 struct ReductionOptions {
   bool mean = true;  // over the ranks; false: their sum
-  bool exact =
-      false;  // add in float64, also what one rank adds up: any order, so any number of ranks, gives the same sum
+
+  /// Add in float64, also what one rank adds up: then the order of the terms, so the number of ranks, hardly ever shows
+  /// after rounding to float32.
+  bool exact = false;
+
   int64_t bucket_bytes = int64_t{25} << 20;
 
   /// Throws InputError naming the option, its value and what is allowed.
@@ -46,6 +49,9 @@ class GradientReducer {
   /// The next `backward_passes` belong together: in the last of them buckets leave. Without this call finish() takes the
   /// gradients that are there.
   void begin(int64_t backward_passes);
+
+  /// Takes begin() back.
+  void cancel();
 
   /// Owners' gradients become the mean (or sum) over the ranks; a rank without one counts as zeros, unless no rank has
   /// any. Gradients of other ranks' layers are undefined afterwards in exact sums, else as they were.

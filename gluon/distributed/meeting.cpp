@@ -110,7 +110,11 @@ void come(c10d::Store& store, const Ranks& ranks, const std::string& address) {
 void come_or_refuse(c10d::Store& store, const Ranks& ranks, const std::string& address) {
   const std::string self = join("rank ", ranks.rank, ": ");
   const auto tell = [&](const char* key, const std::exception& error) {
-    store.set(key, bytes(error.what()));
+    try {
+      store.set(key, bytes(error.what()));
+    } catch (const std::exception&) {
+      return self + error.what();  // rank 0 and its store are gone: nobody is left to be told
+    }
     std::this_thread::sleep_for(20 * kPoll);  // the store goes with rank 0: the others have to read it before
     return self + error.what();
   };

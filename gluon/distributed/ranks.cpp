@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -34,6 +35,28 @@ int number(const Setting& setting) {
   return value;
 }
 
+// The variables of one launcher; those of another one around it say something else.
+struct Launcher {
+  const char* rank;
+  const char* size;
+  const char* local;
+  bool given = false;
+};
+
+const Launcher* find_launcher() {
+  static constexpr Launcher kLaunchers[] = {
+      {"RANK", "WORLD_SIZE", "LOCAL_RANK", true},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+      {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+      // Its rank alone is set in batch scripts, too, where nobody started more than one process.
+      {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}};
+  for (const Launcher& launcher : kLaunchers) {
+    const bool slurm = &launcher == std::end(kLaunchers) - 1;
+    if (first_set({launcher.size}) || (!slurm && first_set({launcher.rank}))) return &launcher;
+  }
+  return nullptr;
+}
+
 // As far as the launcher tells.
 bool on_several_machines(int size) {
   const auto here = first_set({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
@@ -45,16 +68,14 @@ bool on_several_machines(int size) {
 }  // namespace
 
 Ranks Ranks::from_environment() {
-  // SLURM_NTASKS is set in batch scripts, too, where nobody started more than one process.
-  const auto rank = first_set({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
-  const auto size = first_set({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
-  const auto local =
-      first_set({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"});
   Ranks ranks;
-  if (!size && (!rank || rank->name == std::string_view("SLURM_PROCID"))) return ranks;
-  GLUON_CHECK(rank && size, "environment: ", rank ? rank->name : size->name, " is set, ",
-              rank ? "WORLD_SIZE" : "RANK", " is not: ranks need both");
-  ranks.given = rank->name == std::string_view("RANK");
+  const Launcher* const launcher = find_launcher();
+  if (launcher == nullptr) return ranks;
+  const auto rank = first_set({launcher->rank}), size = first_set({launcher->size}),
+             local = first_set({launcher->local});
+  GLUON_CHECK(rank && size, "environment: ", rank ? launcher->rank : launcher->size, " is set, ",
+              rank ? launcher->size : launcher->rank, " is not: ranks need both");
+  ranks.given = launcher->given;
   ranks.rank = number(*rank);
   ranks.size = number(*size);
   ranks.local_rank = local ? number(*local) : ranks.rank;

@@ -41,6 +41,7 @@ struct RecorderOptions {
   Estimator estimator =
       Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
   std::string dual = "auto";    // of spectral norms: see above
+  // With several ranks: Optimizer::owns(), since gradients are whole only at their owners.
   std::function<bool(std::size_t)> measures;  // whether the layer with this index is; all of them when empty
 
   /// Throws InputError naming the option, its value and what is allowed.

@@ -23,14 +23,18 @@ void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_de
   const at::Tensor zeros =
       at::zeros(parameter.sizes(),
                 parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
-  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone(), layers_++});
+  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone(), layers_});
+  add_other_ranks_layer(layer);
+}
+
+void AdamW::add_other_ranks_layer(const Layer& layer) {
+  if (layers_++ == 0) device_ = layer.parameter.device();
 }
 
 at::Tensor AdamW::clip_factor(const Sum& over_ranks) const {
   if (options_.clip == 0 || layers_ == 0) return {};
   // Every rank fills in its own and adds zeros: the sum, and so the factor, is the same on any number of ranks.
-  const at::Tensor zero =
-      at::zeros({}, entries_.empty() ? at::TensorOptions() : entries_.front().first.options());
+  const at::Tensor zero = at::zeros({}, device_);
   std::vector<at::Tensor> norms(layers_, zero);
   for (const Entry& entry : entries_) {
     const at::Tensor& gradient = entry.layer.parameter.grad();

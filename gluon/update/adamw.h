@@ -37,7 +37,7 @@ class AdamW {
   void add_layer(const Layer& layer, double learning_rate, double weight_decay);
 
   /// A layer that another rank moves: it counts where gradients are clipped together. All ranks add all layers in one order.
-  void add_other_ranks_layer() { ++layers_; }
+  void add_other_ranks_layer(const Layer& layer);
 
   /// Adds up over the ranks, in place or not.
   using Sum = std::function<at::Tensor(at::Tensor)>;
@@ -68,7 +68,8 @@ class AdamW {
 
   AdamWOptions options_;
   std::vector<Entry> entries_;
-  std::size_t layers_ = 0;  // of all ranks
+  std::size_t layers_ = 0;       // of all ranks
+  at::Device device_{at::kCPU};  // of the first of them
 };
 
 }  // namespace gluon

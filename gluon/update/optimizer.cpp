@@ -131,10 +131,11 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
       const auto rate = rule.radius->constant();
       GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
                   rule.radius->name());
+      matrices_.push_back(layer.name);
       if (shards_->owns(i)) {
         adamw_.add_layer(layer, *rate, rule.weight_decay);
       } else {
-        adamw_.add_other_ranks_layer();
+        adamw_.add_other_ranks_layer(layer);
       }
       continue;
     }
@@ -150,6 +151,7 @@ void Optimizer::add_layer_batches(const std::vector<std::size_t>& assignment) {
               layer.parameter.device().str()};
       Group& group = owners[static_cast<std::size_t>(shards_->owner(i))][key];
       if (!group.norm) group.norm = std::move(norm);
+      matrices_.push_back(block.name);
       group.blocks.push_back(std::move(block));
       group.layers.push_back(i);
     }
@@ -175,20 +177,22 @@ void Optimizer::step() {
   check_layers();
   const bool captured = kernels::is_captured(layers_.front().parameter.device());
   if (captured) check_captured(geometry_, options_, momentum_);
+  const bool watched = std::any_of(observers_.begin(), observers_.end(),
+                                   [&](const auto& observer) { return observer->watches(step_); });
+  const bool exchanges = !shards_->alone() || options_.reduction.exact;
+  GLUON_CHECK(
+      !captured || (!watched && adamw_.entries().empty() && !exchanges),
+      "Optimizer: a step in a CUDA graph takes no observer, no other ranks, no exact sums and no layer of "
+      "AdamW's, which counts its steps");
   if (!reduced_) reduce_gradients();
   reduced_ = false;
   report_missing_gradients();
   RadiusMultipliers multipliers = radius_multipliers_;
   multipliers.all *= options_.schedule.multiplier(step_);
   fused_.choose(batches_, step_, multipliers);
-  const bool watched = std::any_of(observers_.begin(), observers_.end(),
-                                   [&](const auto& observer) { return observer->watches(step_); });
   // The fused step judges its gradients itself, those of one rank.
   const bool alone =
       shards_->alone() && fused_.members().size() == batches_.size() && adamw_.entries().empty();
-  GLUON_CHECK(!captured || (!watched && adamw_.entries().empty() && shards_->alone()),
-              "Optimizer: a step in a CUDA graph takes no observer, no other ranks and no layer of AdamW's, "
-              "which counts its steps");
   if (!captured && (watched || !alone) && !accepts_gradients()) return;
   GLUON_CHECK(!halfway_, "Optimizer: an earlier step failed halfway; load a state before the next one");
   say_path();
@@ -326,6 +330,8 @@ void Optimizer::reduce_gradients() {
 }
 
 void Optimizer::zero_grad() {
+  shards_->gradients().cancel();
+  reduced_ = false;
   for (Layer& layer : layers_) layer.parameter.mutable_grad() = at::Tensor();
 }
 

@@ -82,13 +82,14 @@ class Optimizer {
   /// Where all layers are moved by the kernels of a GPU, nothing here waits for it: gradients are judged on the device, a
   /// step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws. In a CUDA graph
   /// of the caller's nobody is told, the gradients of other layers are not judged, and runs of the graph are not counted.
+  /// With several ranks each step waits for the verdict of all of them.
   void step();
 
   /// Waits until the last step's gradients are known to be finite; throws NonFiniteGradient otherwise, see step().
   void wait();
 
   /// With several ranks: the next `backward_passes` are all of this step's, and in the last one gradients leave for
-  /// their owners while it goes on. Without this call they leave in step().
+  /// their owners while it goes on. Without this call they leave in step(); zero_grad() takes it back.
   void begin_gradients(int64_t backward_passes);
 
   /// With several ranks: gives owners their gradients now, and not in step().
@@ -157,6 +158,7 @@ class Optimizer {
   Momentum momentum_;
   std::vector<Expected> expected_;  // per layer, as it was at construction
   std::optional<Shards> shards_;
+  std::vector<std::string> matrices_;  // of all ranks, as effective_radii() calls them
   std::vector<LayerBatch> batches_;
   FusedBatches fused_;
   AdamW adamw_;

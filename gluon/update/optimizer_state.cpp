@@ -20,11 +20,14 @@ std::vector<LayerRadius> Optimizer::effective_radii() const {
   for (const AdamW::Entry& entry : adamw_.entries())
     radii.push_back({entry.layer.name, entry.last_learning_rate});
   if (shards_->alone()) return radii;
-  std::map<std::string, at::Tensor> all;
-  for (const LayerRadius& entry : radii) all[entry.name] = at::scalar_tensor(entry.radius, at::kDouble);
-  shards_->gather(all);
+  std::map<std::string, double> mine;
+  for (const LayerRadius& entry : radii) mine[entry.name] = entry.radius;
+  std::vector<double> all;
+  for (const std::string& name : matrices_) all.push_back(mine.count(name) > 0 ? mine.at(name) : 0);
+  const at::Tensor sum = shards_->sum(at::tensor(all, at::kDouble));
   radii.clear();
-  for (const auto& [name, radius] : all) radii.push_back({name, radius.item<double>()});
+  for (std::size_t i = 0; i < matrices_.size(); ++i)
+    radii.push_back({matrices_[i], sum.data_ptr<double>()[i]});
   return radii;
 }
 
@@ -74,6 +77,7 @@ void Optimizer::load_state(const OptimizerState& state) {
   fused_.momentum_changed();
   step_ = state.step;
   halfway_ = false;
+  reduced_ = false;
 }
 
 }  // namespace gluon

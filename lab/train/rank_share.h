@@ -5,7 +5,7 @@
 //
 // A sum in float32 depends on its order, and training turns a difference in the last bit into one of a percent within
 // fifty steps. So the parts do not depend on the number of ranks: each is computed by itself, wherever that is, and the
-// parts' gradients are added exactly (ReductionOptions). Where parts would cost too much, on a GPU, or mean something
+// parts' gradients are added in float64 (ReductionOptions::exact). Where parts would cost too much, on a GPU, or mean something
 // else, with batch norm, each rank's share is one piece (P = 1), and ranks agree to rounding at first.
 
 #pragma once
@@ -29,7 +29,6 @@ class RankShare {
 
   const CollectivePtr& collective() const { return collective_; }
   bool alone() const { return collective_->name() == "single"; }
-  bool is_first() const { return collective_->rank() == 0; }
 
   /// Whether gradients do not depend on the number of ranks.
   bool is_exact() const { return parts_ > 1; }

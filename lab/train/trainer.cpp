@@ -127,6 +127,9 @@ double Trainer::step() {
 
 void Trainer::check_ranks() const {
   if (share_.alone()) return;
+  const int ranks = share_.collective()->size();
+  GLUON_CHECK(share_.is_exact() || config_.batch >= ranks, "--batch ", config_.batch, " leaves some of the ",
+              ranks, " ranks without an example");
   RunIdentity all = identity();
   all["version"] = kVersion;
   all["data"] = dataset_->describe();
@@ -136,6 +139,17 @@ void Trainer::check_ranks() const {
   all["parts"] = std::to_string(config_.parts);
   all["smoothness"] = join("every ", config_.smoothness_every, " ", config_.smoothness_mode);
   check_agreement(*share_.collective(), all);
+}
+
+// A rank that resumed another checkpoint, or none, would go unnoticed until something hangs.
+void Trainer::check_position() const {
+  if (share_.alone()) return;
+  double weights = 0;
+  for (const torch::Tensor& parameter : model_->parameters()) {
+    weights += parameter.detach().sum(torch::kDouble).item<double>();
+  }
+  check_agreement(*share_.collective(),
+                  {{"step", std::to_string(steps_taken())}, {"weights", join(weights)}});
 }
 
 torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
@@ -275,6 +289,7 @@ double Trainer::accuracy() {
 
 TrainSummary Trainer::run(RunDirectory* directory, Progress* progress, const std::atomic<bool>& stop) {
   const int64_t start = steps_taken();
+  check_position();
   if (directory != nullptr) prepare(*directory);
   const double before = directory == nullptr ? 0 : directory->rewind(start);
   double seconds = 0;
@@ -288,10 +303,15 @@ TrainSummary Trainer::run(RunDirectory* directory, Progress* progress, const std
     now.text["config"] = directory->config();
     save_checkpoint(directory->checkpoints(), now);
   };
-  while (steps_taken() < config_.steps && share_.sum({stop ? 1.0 : 0.0})[0] == 0) {
+  const auto anybody = [&] {  // wants to stop; has samples
+    return share_.sum({stop ? 1.0 : 0.0, recorder_ && recorder_->has_samples() ? 1.0 : 0.0});
+  };
+  for (bool stopped = anybody()[0] > 0; !stopped && steps_taken() < config_.steps;) {
     Stopwatch watch;
     summary.loss = step();
-    if (recorder_ && share_.sum({recorder_->has_samples() ? 1.0 : 0.0})[0] > 0) write_samples();
+    const std::vector<double> said = anybody();
+    stopped = said[0] > 0;
+    if (said[1] > 0) write_samples();
     const int64_t taken = steps_taken();
     const bool evaluated = taken % config_.eval_every == 0 || taken == config_.steps;
     seconds += watch.lap();
@@ -312,6 +332,7 @@ TrainSummary Trainer::run(RunDirectory* directory, Progress* progress, const std
   summary.seconds = before + seconds;
   summary.interrupted = steps_taken() < config_.steps;
   summary.val = val && !summary.interrupted ? *val : evaluate();
+  if (config_.model == "cifar-cnn") summary.accuracy = accuracy();
   return summary;
 }
 

@@ -38,9 +38,10 @@ struct StepTiming {
 };
 
 struct TrainSummary {
-  int64_t steps = 0;  // taken in all
-  double loss = 0;    // of the last step
-  double val = 0;     // after the last step
+  int64_t steps = 0;                 // taken in all
+  double loss = 0;                   // of the last step
+  double val = 0;                    // after the last step
+  std::optional<double> accuracy{};  // of image models, then
   double seconds = 0;
   bool interrupted = false;
 };
@@ -60,7 +61,7 @@ class Trainer {
   /// Mean loss over the validation examples, the model in evaluation mode.
   double evaluate();
 
-  /// Share of validation examples whose largest logit is the target.
+  /// Share of validation examples whose largest logit is the target; all ranks together, as in all of these.
   double accuracy();
 
   /// Opens what run() will write into the directory. Throws InputError, with nothing changed there, when the samples
@@ -96,6 +97,7 @@ class Trainer {
   // The same by its batches, one after another; with a CUDA graph through `graph_`.
   torch::Tensor compute_gradients(std::span<const Batch> batches);
   void check_ranks() const;
+  void check_position() const;
   [[noreturn]] void refuse_batch();  // it did not fit into the GPU's memory
   void wait_for_device() const;
   void take_reference();  // gives the recorder the next step's gradients; the run does not notice

@@ -9,7 +9,7 @@
 namespace gluon {
 namespace {
 
-constexpr std::chrono::milliseconds kBeat{50};
+constexpr std::chrono::milliseconds kBeat{150};
 
 // Ranks of one process, each with a watch, over a store in memory.
 struct Watches {
