@@ -1,10 +1,8 @@
 #include "cli/ranks.h"
 
 #include <ATen/Parallel.h>
-#include <netinet/in.h>
 #include <spawn.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "gluon/check.h"
+#include "gluon/distributed/ranks.h"
 
 extern char** environ;
 
@@ -37,21 +36,6 @@ std::vector<std::string> own_arguments() {
   std::vector<std::string> arguments;
   for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
   return arguments;
-}
-
-// A port of the loopback that is free now.
-uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(socket, plain, size) == 0 && ::getsockname(socket, plain, &size) == 0;
-  const int error = errno;
-  ::close(socket);
-  GLUON_CHECK(bound, "--ranks: no free port on the loopback: ", std::strerror(error));
-  return ntohs(address.sin_port);
 }
 
 // This environment with other values for these variables.

@@ -90,7 +90,7 @@ void GradientReducer::open() {
 }
 
 void GradientReducer::begin(int64_t backward_passes) {
-  GLUON_CHECK(backward_passes >= 0, "GradientReducer: expected a number of backward passes, got ",
+  GLUON_CHECK(backward_passes >= 0, "GradientReducer: the number of backward passes must be >= 0, got ",
               backward_passes);
   if (idle() || backward_passes == 0) return;
   open();

@@ -26,10 +26,6 @@ constexpr const char* kAbsence = "meeting/absence";
 
 std::string key_of(const char* what, int rank) { return join("meeting/", what, "/", rank); }
 
-std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
-
-std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
-
 std::string place(const Ranks& ranks) { return join(ranks.master_address, ":", ranks.master_port); }
 
 std::string seconds(const Ranks& ranks) {

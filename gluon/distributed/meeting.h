@@ -27,6 +27,10 @@ Meeting meet(const Ranks& ranks);
 /// The address of this machine, in digits, from which it reaches `host`. Throws InputError when there is none.
 std::string address_towards(const std::string& host, uint16_t port);
 
+/// A text as a store has it, and back.
+inline std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
+inline std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+
 /// "rank 2", "ranks 1, 2 and 5".
 std::string listed(const std::vector<int>& ranks);
 

@@ -22,10 +22,6 @@ constexpr char kRuns = 'r', kLeft = 'l', kGaveUp = 'g', kFailed = 'f';
 
 std::string key_of(int rank) { return "watch/" + std::to_string(rank); }
 
-std::vector<uint8_t> bytes(const std::string& text) { return {text.begin(), text.end()}; }
-
-std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
-
 std::string line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 struct Record {

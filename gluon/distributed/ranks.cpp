@@ -1,7 +1,13 @@
 #include "gluon/distributed/ranks.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
@@ -100,6 +106,20 @@ void Ranks::validate() const {
   GLUON_CHECK(rank >= 0 && rank < size, "ranks: the rank must be in 0..", size - 1, ", got ", rank);
   GLUON_CHECK(local_rank >= 0, "ranks: the local rank must be >= 0, got ", local_rank);
   GLUON_CHECK(timeout.count() > 0, "ranks: the timeout must be > 0, got ", timeout.count(), " ms");
+}
+
+uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(socket, plain, size) == 0 && ::getsockname(socket, plain, &size) == 0;
+  const int error = errno;
+  ::close(socket);
+  GLUON_CHECK(bound, "ranks: no free port on the loopback: ", std::strerror(error));
+  return ntohs(address.sin_port);
 }
 
 }  // namespace gluon

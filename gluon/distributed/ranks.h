@@ -26,4 +26,7 @@ struct Ranks {
   void validate() const;
 };
 
+/// A port of the loopback that is free now, for ranks of this machine. Throws InputError when there is none.
+uint16_t free_port();
+
 }  // namespace gluon

@@ -5,30 +5,18 @@
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
+#include "gluon/spec.h"
 #include "gluon/version.h"
 #include "lab/train/gather_samples.h"
+#include "lab/train/mean_radii.h"
+#include "lab/train/stopwatch.h"
 
 namespace gluon::lab {
 namespace {
-
-class Stopwatch {
- public:
-  /// Seconds since the last call, or since construction.
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - start_).count();
-    start_ = now;
-    return seconds;
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 void check_device(const TrainConfig& config) {
   GLUON_CHECK(config.device != "cuda" || torch::cuda::is_available(),
@@ -128,16 +116,11 @@ double Trainer::step() {
 void Trainer::check_ranks() const {
   if (share_.alone()) return;
   const int ranks = share_.collective()->size();
-  GLUON_CHECK(share_.is_exact() || config_.batch >= ranks, "--batch ", config_.batch, " leaves some of the ",
-              ranks, " ranks without an example");
+  GLUON_CHECK(share_.is_exact() || config_.batch >= ranks, "--batch must be at least the ", ranks,
+              " ranks that share it, got ", config_.batch);
   RunIdentity all = identity();
   all["version"] = kVersion;
   all["data"] = dataset_->describe();
-  all["steps"] =
-      join(config_.steps, ", evaluated every ", config_.eval_every, ", saved every ", config_.save_every);
-  all["schedule"] = config_.resolved_schedule().name();
-  all["parts"] = std::to_string(config_.parts);
-  all["smoothness"] = join("every ", config_.smoothness_every, " ", config_.smoothness_mode);
   check_agreement(*share_.collective(), all);
 }
 
@@ -149,7 +132,7 @@ void Trainer::check_position() const {
     weights += parameter.detach().sum(torch::kDouble).item<double>();
   }
   check_agreement(*share_.collective(),
-                  {{"step", std::to_string(steps_taken())}, {"weights", join(weights)}});
+                  {{"step", std::to_string(steps_taken())}, {"weights", number_text(weights)}});
 }
 
 torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
@@ -396,22 +379,10 @@ RunIdentity Trainer::identity() const {
 }
 
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {
-  std::map<std::string, Role> roles;
-  for (const Layer& layer : optimizer_.layers()) roles[layer.name] = layer.role;
-  std::map<std::string, std::pair<double, int64_t>> sums;
-  for (const LayerRadius& entry : optimizer_.effective_radii()) {
-    // "experts[3]" belongs to the layer "experts".
-    const auto role = roles.find(entry.name.substr(0, entry.name.find('[')));
-    if (role == roles.end()) continue;
-    auto& [sum, count] = sums[std::string(role_name(role->second))];
-    sum += entry.radius;
-    ++count;
-  }
-  LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, {}, {}};
+  LogRow row{
+      steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, mean_radii(optimizer_), {}};
   // A GPU runs ahead of this process: its share is not known here.
   if (config_.device == "cpu") row.optimizer = timing_.optimizer / timing_.total();
-  for (const auto& [role, sum] : sums)
-    row.radii.emplace_back(role, sum.first / static_cast<double>(sum.second));
   return row;
 }
 

@@ -107,8 +107,8 @@ def resumed(group, part, folder):
     return weights(model), optimizer.steps_taken
 
 
-def joining(group, part):
-    """Frozen at first, thawed later; a group added later; a layer frozen later."""
+def join_and_freeze(group, part):
+    """Frozen at first, thawed later; a group added later; a layer frozen at the end."""
     model = Net(dtype=torch.float64)
     model.embed.weight.requires_grad_(False)
     named = list(model.named_parameters())
@@ -120,8 +120,13 @@ def joining(group, part):
     run_steps(model, optimizer, part, 2, 4)
     model.up.weight.requires_grad_(False)
     model.up.weight.grad = None
+    return model, optimizer
+
+
+def joining(group, part):
+    model, optimizer = join_and_freeze(group, part)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has no gradient
+        warnings.simplefilter("ignore")  # that a layer has no gradient
         run_steps(model, optimizer, part, 2, 6)
     return weights(model), optimizer.state_dict()["state"]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import Net
-from sharded_worker import BATCH, PRESETS, STEPS, make, run_steps, weights
+from sharded_worker import BATCH, PRESETS, STEPS, join_and_freeze, make, run_steps, weights
 
 import gluon
 
@@ -149,17 +149,7 @@ def test_a_state_goes_from_ranks_to_one_process(results):
 
 
 def test_layers_that_join_and_freeze(results):
-    model = Net(dtype=torch.float64)
-    model.embed.weight.requires_grad_(False)
-    named = list(model.named_parameters())
-    optimizer = gluon.Gluon(named[:-1])
-    run_steps(model, optimizer, WHOLE, 2)
-    model.embed.weight.requires_grad_(True)
-    run_steps(model, optimizer, WHOLE, 2, 2)
-    optimizer.add_param_group({"params": named[-1:], "lr": 0.5})
-    run_steps(model, optimizer, WHOLE, 2, 4)
-    model.up.weight.requires_grad_(False)
-    model.up.weight.grad = None
+    model, optimizer = join_and_freeze(None, WHOLE)
     with pytest.warns(UserWarning, match="'up.weight' has no gradient"):
         run_steps(model, optimizer, WHOLE, 2, 6)
     trained, state = same(results, "joining")
