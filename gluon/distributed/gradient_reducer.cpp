@@ -23,14 +23,9 @@ GradientReducer::GradientReducer(std::span<const Layer> layers, std::span<const 
   if (idle()) return;
   for (const Layer& layer : layers) slots_.push_back({.layer = layer});
   add_buckets(owners);
-  add_hooks();
 }
 
-GradientReducer::~GradientReducer() {
-  for (const Slot& slot : slots_) {
-    if (slot.accumulator) slot.accumulator->del_post_hook(slot.hook);
-  }
-}
+GradientReducer::~GradientReducer() { remove_hooks(); }
 
 void GradientReducer::add_buckets(std::span<const int> owners) {
   // The backward pass reaches the last layers first. A window of layers fills its owners' buckets together: a bucket
@@ -76,6 +71,13 @@ void GradientReducer::add_hooks() {
   }
 }
 
+void GradientReducer::remove_hooks() {
+  for (Slot& slot : slots_) {
+    if (slot.accumulator) slot.accumulator->del_post_hook(slot.hook);
+    slot.accumulator = nullptr;
+  }
+}
+
 void GradientReducer::open() {
   for (Bucket& bucket : buckets_) {
     bucket.values = at::zeros({bucket.entries}, bucket.like);
@@ -95,11 +97,14 @@ void GradientReducer::begin(int64_t backward_passes) {
   if (idle() || backward_passes == 0) return;
   open();
   passes_ = backward_passes;
+  remove_hooks();  // of a begin() that nothing followed
+  add_hooks();
 }
 
 void GradientReducer::cancel() {
   const std::lock_guard lock(mutex_);
   passes_ = 0;
+  remove_hooks();
   for (Bucket& bucket : buckets_) {
     bucket.values = at::Tensor();
     bucket.exchange = nullptr;
@@ -144,6 +149,7 @@ void GradientReducer::send_full_buckets() {
 
 void GradientReducer::finish() {
   if (idle()) return;
+  remove_hooks();
   if (passes_ == 0) open();
   for (Slot& slot : slots_) {
     // Not yet under way: all of it, or what passes beyond those announced left.

@@ -39,7 +39,7 @@ struct ReductionOptions {
 
 class GradientReducer {
  public:
-  /// One owner a layer. Hooks stay on the parameters for the life of the reducer.
+  /// One owner a layer.
   GradientReducer(std::span<const Layer> layers, std::span<const int> owners, CollectivePtr collective,
                   ReductionOptions options);
   ~GradientReducer();
@@ -47,7 +47,8 @@ class GradientReducer {
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   /// The next `backward_passes` belong together: in the last of them buckets leave. Without this call finish() takes the
-  /// gradients that are there.
+  /// gradients that are there. Hooks are on the parameters from here to finish() or cancel(): they keep autograd's nodes
+  /// on today's stream, so a CUDA graph can be captured before and after, not between.
   void begin(int64_t backward_passes);
 
   /// Takes begin() back.
@@ -65,7 +66,7 @@ class GradientReducer {
     int64_t flag = 0;                                    // where the bucket says whether there is a gradient
     int64_t passes = 0;                                  // backward passes since begin() that reached it
     bool taken = false;                                  // there is a gradient on this rank
-    std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook
+    std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook, if there is one
     uintptr_t hook = 0;
   };
   struct Bucket {
@@ -82,6 +83,7 @@ class GradientReducer {
   bool idle() const { return collective_->name() == "single" && !options_.exact; }
   void add_buckets(std::span<const int> owners);
   void add_hooks();
+  void remove_hooks();
   void open();                     // empty buckets
   void arrived(std::size_t slot);  // by a hook
   void take_gradient(Slot& slot);  // into its bucket
