@@ -67,6 +67,7 @@ pid_t start_rank(int rank, int count, const std::string& port) {
                                     "LOCAL_WORLD_SIZE=" + std::to_string(count),
                                     "MASTER_ADDR=127.0.0.1",
                                     "MASTER_PORT=" + port,
+                                    "TORCHELASTIC_USE_AGENT_STORE=False",
                                     std::string(kLauncher) + '=' + std::to_string(::getpid())};
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     settings.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, at::get_num_threads() / count)));

@@ -40,16 +40,25 @@ bench() {
   done
 }
 
-# One rank over NCCL trains as without it.
+# One rank over NCCL trains as without it: the losses, what was recorded, the weights; with the CUDA graph, without it
+# (buckets leave during the backward pass), and started by torchrun.
 ranks() {
-  local folder
+  local folder flags=(train --device cuda --steps 60 --eval-every 20 --smoothness-every 20)
   folder=$(mktemp -d)
-  local flags=(--device cuda --steps 60 --eval-every 20 --smoothness-every 20)
-  $gluon train "${flags[@]}" --out "$folder/alone" > "$folder/alone.txt"
-  RANK=0 WORLD_SIZE=1 MASTER_PORT=29577 $gluon train "${flags[@]}" --out "$folder/nccl" > "$folder/nccl.txt"
-  diff <(cut -d, -f1,3,4 "$folder/alone/log.csv") <(cut -d, -f1,3,4 "$folder/nccl/log.csv")
-  cmp "$folder"/{alone,nccl}/smoothness.csv
-  echo "one rank over NCCL: the same losses"
+  one_rank() { RANK=0 WORLD_SIZE=1 MASTER_PORT=29577 "$@"; }
+  launch() { torchrun --standalone --no_python --nproc_per_node 1 "$@"; }
+  same_training() {  # NAME STARTER FLAGS...
+    local name=$1 starter=$2
+    shift 2
+    $gluon "${flags[@]}" "$@" --out "$folder/$name-alone" > "$folder/alone.txt"
+    $starter $gluon "${flags[@]}" "$@" --out "$folder/$name" > "$folder/nccl.txt"
+    diff <(cut -d, -f1,3,4 "$folder/$name-alone/log.csv") <(cut -d, -f1,3,4 "$folder/$name/log.csv")
+    cmp "$folder/$name-alone/smoothness.csv" "$folder/$name/smoothness.csv"
+    echo "one rank over NCCL, $name: the same losses and samples"
+  }
+  same_training graph one_rank
+  same_training plain one_rank --cuda-graph 0
+  same_training torchrun launch
   rm -r "$folder"
 }
 

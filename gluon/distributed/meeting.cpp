@@ -51,7 +51,7 @@ void check_port(uint16_t port) {
   GLUON_CHECK(!taken, "rank 0: MASTER_PORT ", port, " is in use on this machine; choose another");
 }
 
-c10::intrusive_ptr<c10d::TCPStore> open_store(const Ranks& ranks, bool hold) {
+c10::intrusive_ptr<c10d::TCPStore> open_store(const Ranks& ranks, bool hold, const char* holder = "rank 0") {
   if (hold) check_port(ranks.master_port);
   c10d::TCPStoreOptions options;
   options.port = ranks.master_port;
@@ -62,7 +62,7 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const Ranks& ranks, bool hold) {
   try {
     return c10::make_intrusive<c10d::TCPStore>(ranks.master_address, options);
   } catch (const std::exception& error) {
-    throw RankLost(join("rank ", ranks.rank, ": rank 0 does not answer at ", place(ranks), " within ",
+    throw RankLost(join("rank ", ranks.rank, ": ", holder, " does not answer at ", place(ranks), " within ",
                         seconds(ranks), " (", first_line(error), ")"));
   }
 }
@@ -137,10 +137,30 @@ std::string reachable(c10d::Store& store, const Ranks& ranks, const std::string&
   return mine;
 }
 
-Meeting meet_unbounded(const Ranks& ranks) {
+// The store of these ranks. Where the launcher's has the port, rank 0 takes any other and says there which.
+c10::intrusive_ptr<c10d::TCPStore> open_own_store(Ranks& ranks) {
+  if (ranks.port_key.empty()) return open_store(ranks, ranks.rank == 0);
+  const auto launcher = open_store(ranks, false, "torchrun");
+  if (ranks.rank == 0) {
+    ranks.master_port = 0;
+    auto own = open_store(ranks, true);
+    ranks.master_port = own->getPort();
+    launcher->set(ranks.port_key, bytes(std::to_string(ranks.master_port)));
+    return own;
+  }
+  try {
+    ranks.master_port = static_cast<uint16_t>(std::stoi(text_of(launcher->get(ranks.port_key))));
+  } catch (const std::exception& error) {
+    throw RankLost(join("rank ", ranks.rank, ": rank 0 did not come to torchrun's store at ", place(ranks),
+                        " within ", seconds(ranks), " (", first_line(error), ")"));
+  }
+  return open_store(ranks, false);
+}
+
+Meeting meet_unbounded(Ranks ranks) {
   Meeting meeting;
   const std::string mine = address_towards(ranks.master_address, ranks.master_port);
-  meeting.store = open_store(ranks, ranks.rank == 0);
+  meeting.store = open_own_store(ranks);
   come_or_refuse(*meeting.store, ranks, mine);
   meeting.address = reachable(*meeting.store, ranks, mine);
   meeting.watch_store = open_store(ranks, false);

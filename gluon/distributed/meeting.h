@@ -1,4 +1,4 @@
-// Meeting: ranks find each other through a store that rank 0 holds at MASTER_ADDR:MASTER_PORT.
+// Meeting: ranks find each other through a store that rank 0 holds at MASTER_ADDR:MASTER_PORT, or beside torchrun's.
 
 #pragma once
 

@@ -71,6 +71,14 @@ bool on_several_machines(int size) {
   return machines && number(*machines) > 1;
 }
 
+// torchrun holds a store, and keeps it when it starts its processes again.
+std::string port_key_of_torchrun() {
+  const auto holds = first_set({"TORCHELASTIC_USE_AGENT_STORE"});
+  if (!holds || holds->value != "True") return {};
+  const auto restarts = first_set({"TORCHELASTIC_RESTART_COUNT"});
+  return join("gluon/port/", restarts ? restarts->value : "0");
+}
+
 }  // namespace
 
 Ranks Ranks::from_environment() {
@@ -97,6 +105,7 @@ Ranks Ranks::from_environment() {
     GLUON_CHECK(value > 0 && value < 65536, "environment: MASTER_PORT must be in 1..65535, got ", value);
     ranks.master_port = static_cast<uint16_t>(value);
   }
+  if (launcher->given) ranks.port_key = port_key_of_torchrun();
   ranks.validate();
   return ranks;
 }

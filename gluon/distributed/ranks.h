@@ -15,9 +15,11 @@ struct Ranks {
   bool given = false;  // by RANK and WORLD_SIZE: one rank then meets, too, with itself
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
+  /// Not empty: the launcher has a store of its own at master_port, where rank 0 leaves the port of ours by this name.
+  std::string port_key;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every meeting and every exchange
 
-  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; where they are not set, what Open MPI, MPICH or srun
+  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and what torchrun adds to them; where they are not set, what Open MPI, MPICH or srun
   /// say of rank and size; one rank without any of them. Throws InputError on values that do not fit each other,
   /// naming them.
   static Ranks from_environment();

@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import Net
+from conftest import Net, needs_cuda, train
 from sharded_worker import BATCH, PRESETS, STEPS, join_and_freeze, make, run_steps, weights
 
 import gluon
@@ -244,6 +244,22 @@ def test_a_lost_rank_ends_the_others(results):
         kind, text = torch.load(folder / f"lost{rank}.pt")
         assert kind == "RankLost"
         assert f"rank {rank} of {len(results) - 1}: an exchange with the other ranks failed (RuntimeError: " in text
+
+
+@needs_cuda
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="this torch has no NCCL")
+def test_one_rank_over_nccl_trains_as_without(tmp_path):
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        trained = []
+        for group in (None, dist.group.WORLD):
+            model = Net(dtype=torch.float64).cuda()
+            train(model, make(model, process_group=group), STEPS)
+            trained.append(weights(model))
+    finally:
+        dist.destroy_process_group()
+    alone, ranked = trained
+    assert all(torch.allclose(alone[name], ranked[name], rtol=0, atol=1e-9) for name in alone)
 
 
 def test_rank_lost_is_a_runtime_error():

@@ -35,7 +35,8 @@ class Environment : public ::testing::Test {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
           "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK",
-          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+          "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"}) {
       ::unsetenv(name);
     }
   }
@@ -51,6 +52,15 @@ TEST_F(Environment, SaysTheRanks) {
   EXPECT_EQ(ranks.local_rank, 1);
   EXPECT_EQ(ranks.master_address, "10.0.0.1");
   EXPECT_EQ(ranks.master_port, 1234);
+  EXPECT_EQ(ranks.port_key, "");
+}
+
+TEST_F(Environment, TorchrunSaysWhetherItHoldsAStore) {
+  ::setenv("RANK", "0", 1), ::setenv("WORLD_SIZE", "1", 1);
+  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1), ::setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+  EXPECT_EQ(Ranks::from_environment().port_key, "");
+  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  EXPECT_EQ(Ranks::from_environment().port_key, "gluon/port/2");
 }
 
 TEST_F(Environment, SlurmSaysThemToo) {

@@ -90,17 +90,19 @@ TEST(Gloo, NamesTheRankThatIsBusyWithOtherThings) {
   expect_lost(1, sleep, "rank 1 answers but has not come to the exchange", kShort);
 }
 
-TEST(Gloo, NamesRanksThatDoNotCome) {
-  const Ranks ranks{
-      .rank = 0, .size = 3, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)};
+void expect_missing(const Ranks& ranks, const std::string& message) {
   try {
     make_collective("gloo", ranks);
-    ADD_FAILURE() << "one rank met three";
+    ADD_FAILURE() << "one rank met " << ranks.size;
   } catch (const RankLost& lost) {
-    EXPECT_NE(std::string(lost.what()).find("rank 0: ranks 1 and 2 did not come to 127.0.0.1:"),
-              std::string::npos)
-        << lost.what();
+    EXPECT_NE(std::string(lost.what()).find(message), std::string::npos) << lost.what();
   }
+}
+
+TEST(Gloo, NamesRanksThatDoNotCome) {
+  expect_missing(
+      {.rank = 0, .size = 3, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)},
+      "rank 0: ranks 1 and 2 did not come to 127.0.0.1:");
 }
 
 TEST(Gloo, RefusesRanksThatDoNotFitEachOther) {
@@ -131,6 +133,41 @@ TEST(Gloo, RefusesWhereItCannotMeet) {
     EXPECT_INPUT_ERROR(make_collective("gloo", ranks), "is in use on this machine");
   }
   ::close(socket);
+}
+
+c10d::TCPStoreOptions launchers_store(uint16_t port, bool hold) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.isServer = hold;
+  options.waitWorkers = false;
+  return options;
+}
+
+// As torchrun: a process that is no rank has a store at the port, and starts all ranks again after a failure.
+TEST(Gloo, MeetsBesideTheStoreOfALauncher) {
+  const std::vector<int> codes = run_ranks(3, [](Ranks ranks) {
+    const bool launcher = ranks.rank == 2;
+    c10d::TCPStore store("127.0.0.1", launchers_store(ranks.master_port, launcher));
+    ranks.size = 2;
+    for (const char* key : {"gluon/port/0", "gluon/port/1"}) {
+      if (launcher) break;
+      ranks.port_key = key;
+      at::Tensor x = at::ones({3});
+      make_collective("gloo", ranks)->all_reduce(x)->wait();
+      EXPECT_TRUE(x.equal(at::full({3}, 2.0)));
+    }
+    store.add("done", 1);
+    while (launcher && store.add("done", 0) < 3) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Gloo, SaysThatTheLauncherOrTheFirstRankIsMissing) {
+  Ranks ranks{.rank = 1, .size = 2, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)};
+  ranks.port_key = "gluon/port/0";
+  expect_missing(ranks, "rank 1: torchrun does not answer at 127.0.0.1:");
+  const c10d::TCPStore store("127.0.0.1", launchers_store(ranks.master_port, true));
+  expect_missing(ranks, "rank 1: rank 0 did not come to torchrun's store at 127.0.0.1:");
 }
 
 TEST(Gloo, MeetsOverNamesAndIpv6) {
