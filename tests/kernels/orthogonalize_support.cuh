@@ -1,5 +1,5 @@
 // What the checks and timings of the half precision products share: error handling, device buffers, random matrices,
-// and products in float64 (and bf16) by cuBLAS as their reference.
+// and references by cuBLAS: products and iterations in float64 (and bf16).
 
 #pragma once
 
@@ -8,12 +8,16 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 #include <vector>
+
+#include "gluon/kernels/cuda/orthogonalize.h"
 
 #define CUDA_OK(call)                                                                              \
   do {                                                                                             \
@@ -152,6 +156,67 @@ inline std::vector<double> scaled_by_frobenius(std::vector<double> x, int count,
     for (size_t i = c * size; i < (c + 1) * size; ++i) x[i] *= sum == 0 ? 0 : factor / std::sqrt(sum);
   }
   return x;
+}
+
+inline std::vector<Step> steps_of(const std::vector<gluon::Quintic>& rows) {
+  std::vector<Step> steps;
+  for (const gluon::Quintic& row : rows) steps.push_back({row.a, row.b, row.c});
+  return steps;
+}
+
+/// X X^T or X^T X, the smaller.
+inline std::vector<double> gram_of(cublasHandle_t handle, const std::vector<double>& x, int count, int m,
+                                   int n) {
+  const bool wide = m <= n;
+  const int k = std::min(m, n);
+  Buffer<double> device(x), r(int64_t(count) * k * k);
+  multiply(handle, count, k, k, std::max(m, n), 1, device.get(), !wide, device.get(), wide, 0, r.get());
+  return r.download();
+}
+
+inline double orthogonality_error(cublasHandle_t handle, const std::vector<double>& x, int count, int m,
+                                  int n) {
+  const int k = std::min(m, n);
+  const std::vector<double> gram = gram_of(handle, x, count, m, n);
+  std::vector<double> identity(gram.size(), 0.0);
+  for (int64_t i = 0; i < int64_t(count) * k; ++i) identity[i * k + i % k] = 1;
+  return distance(gram, identity, count, k);
+}
+
+inline std::vector<double> exact_polar(cublasHandle_t handle, const std::vector<double>& x, int count, int m,
+                                       int n) {
+  Buffer<double> device(scaled_by_frobenius(x, count, 1 / 1.01));
+  iterate(handle, count, m, n, steps_of(gluon::polar_express_coefficients({.steps = 24, .lower = 1e-7})),
+          device);
+  return device.download();
+}
+
+inline std::vector<double> bf16_polar_express(cublasHandle_t handle, const std::vector<double>& x, int count,
+                                              int m, int n) {
+  const std::vector<double> scaled = scaled_by_frobenius(x, count, 1 / 1.01);
+  std::vector<__nv_bfloat16> rounded;
+  for (const double value : scaled) rounded.push_back(__float2bfloat16(float(value)));
+  Buffer<__nv_bfloat16> device(rounded);
+  iterate(handle, count, m, n, steps_of(gluon::polar_express_coefficients({.steps = 5})), device);
+  std::vector<double> result;
+  for (const __nv_bfloat16 value : device.download()) result.push_back(__bfloat162float(value));
+  return result;
+}
+
+/// Our polynomials and start bound in float64.
+inline std::vector<double> same_polynomials(cublasHandle_t handle, const std::vector<double>& x, int count,
+                                            int m, int n, const std::vector<gluon::Quintic>& rows) {
+  std::vector<double> scaled = scaled_by_frobenius(x, count, 1);
+  const std::vector<double> gram = gram_of(handle, scaled, count, m, n);
+  const int64_t size = int64_t(m) * n, square = int64_t(gram.size()) / count;
+  for (int c = 0; c < count; ++c) {
+    const double* of = gram.data() + c * square;
+    const double bound = 1.01 * std::sqrt(std::sqrt(std::inner_product(of, of + square, of, 0.0)));
+    for (int64_t i = 0; i < size; ++i) scaled[c * size + i] /= bound == 0 ? 1 : bound;
+  }
+  Buffer<double> device(scaled);
+  iterate(handle, count, m, n, steps_of(rows), device);
+  return device.download();
 }
 
 }  // namespace support
