@@ -83,6 +83,25 @@ CollectivePtr make_collective(std::string_view backend, const Ranks& ranks) {
   throw InputError(join("collective: unknown backend '", backend, "'; allowed are single, gloo, nccl"));
 }
 
+std::vector<double> sum(Collective& collective, const std::vector<double>& numbers) {
+  at::Tensor tensor = at::tensor(numbers, at::kDouble);
+  collective.all_reduce(tensor)->wait();
+  return {tensor.data_ptr<double>(), tensor.data_ptr<double>() + tensor.numel()};
+}
+
+std::vector<double> gather(Collective& collective, const std::vector<double>& numbers) {
+  std::vector<double> counts(static_cast<std::size_t>(collective.size()), 0), all;
+  counts[static_cast<std::size_t>(collective.rank())] = static_cast<double>(numbers.size());
+  for (int root = 0; const double count : sum(collective, counts)) {
+    at::Tensor theirs = root == collective.rank() ? at::tensor(numbers, at::kDouble)
+                                                  : at::empty({static_cast<int64_t>(count)}, at::kDouble);
+    if (count > 0) collective.broadcast(theirs, root)->wait();
+    all.insert(all.end(), theirs.data_ptr<double>(), theirs.data_ptr<double>() + theirs.numel());
+    ++root;
+  }
+  return all;
+}
+
 std::string broadcast_text(Collective& collective, const std::string& text, int root) {
   at::Tensor size = at::scalar_tensor(static_cast<int64_t>(text.size()), at::kLong);
   collective.broadcast(size, root)->wait();

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gluon/distributed/ranks.h"
 
@@ -62,6 +63,12 @@ using CollectivePtr = std::shared_ptr<Collective>;
 /// Meets the other ranks. `backend` is "single", "gloo" or "nccl". Throws InputError when this build has no such
 /// backend, or ranks do not fit it, and RankLost when the others do not come within the timeout.
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks);
+
+/// The sum over the ranks of each number, on every rank.
+std::vector<double> sum(Collective& collective, const std::vector<double>& numbers);
+
+/// The numbers of all ranks, in their order, on every rank; they need not be as many on each.
+std::vector<double> gather(Collective& collective, const std::vector<double>& numbers);
 
 /// The text of `root`, on every rank.
 std::string broadcast_text(Collective& collective, const std::string& text, int root);

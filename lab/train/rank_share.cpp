@@ -41,27 +41,8 @@ std::vector<Batch> RankShare::parts(const Batch& mine, int64_t examples) const {
   return parts;
 }
 
-std::vector<double> RankShare::sum(std::vector<double> numbers) const {
-  if (alone()) return numbers;
-  torch::Tensor tensor = torch::tensor(numbers, torch::kDouble);
-  collective_->all_reduce(tensor)->wait();
-  return {tensor.data_ptr<double>(), tensor.data_ptr<double>() + tensor.numel()};
-}
-
-std::vector<double> RankShare::gather(const std::vector<double>& numbers) const {
-  if (alone()) return numbers;
-  const auto rank = static_cast<std::size_t>(collective_->rank());
-  std::vector<double> counts(static_cast<std::size_t>(collective_->size()), 0);
-  counts[rank] = static_cast<double>(numbers.size());
-  std::vector<double> all;
-  for (std::size_t root = 0; const double count : sum(counts)) {
-    torch::Tensor theirs = root == rank ? torch::tensor(numbers, torch::kDouble)
-                                        : torch::empty({static_cast<int64_t>(count)}, torch::kDouble);
-    if (count > 0) collective_->broadcast(theirs, static_cast<int>(root))->wait();
-    all.insert(all.end(), theirs.data_ptr<double>(), theirs.data_ptr<double>() + theirs.numel());
-    ++root;
-  }
-  return all;
+std::vector<double> RankShare::sum(const std::vector<double>& numbers) const {
+  return gluon::sum(*collective_, numbers);
 }
 
 void RankShare::copy_from_first(std::span<const torch::Tensor> tensors) const {

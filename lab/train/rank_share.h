@@ -40,10 +40,7 @@ class RankShare {
   std::vector<Batch> parts(const Batch& mine, int64_t examples) const;
 
   /// The sum over the ranks of each number.
-  std::vector<double> sum(std::vector<double> numbers) const;
-
-  /// The numbers of all ranks, in their order.
-  std::vector<double> gather(const std::vector<double>& numbers) const;
+  std::vector<double> sum(const std::vector<double>& numbers) const;
 
   /// Gives everybody the tensors of the first rank.
   void copy_from_first(std::span<const torch::Tensor> tensors) const;

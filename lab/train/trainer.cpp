@@ -9,9 +9,9 @@
 
 #include "gluon/check.h"
 #include "gluon/kernels/kernels.h"
+#include "gluon/smoothness/gather_samples.h"
 #include "gluon/spec.h"
 #include "gluon/version.h"
-#include "lab/train/gather_samples.h"
 #include "lab/train/mean_radii.h"
 #include "lab/train/stopwatch.h"
 
@@ -324,7 +324,7 @@ void Trainer::prepare(const RunDirectory& directory) {
 }
 
 void Trainer::write_samples() {
-  const Trajectory trajectory = gather_samples(share_, recorder_->take_samples());
+  const Trajectory trajectory = gather_samples(*share_.collective(), recorder_->take_samples());
   if (!samples_) return;
   for (const LayerTrajectory& layer : trajectory.layers) {
     for (const Sample& sample : layer.samples) samples_->append(layer, sample);

@@ -174,6 +174,11 @@ class Gluon(torch.optim.Optimizer):
 
     def _rebuild(self) -> None:
         """A core for the parameters there are now; those it had keep their state."""
+        if self._observers and self._collective is not None:
+            raise ValueError(
+                f"{type(self).__name__}: parameters join that change which rank owns which layer, and a SmoothnessRecorder "
+                "measures those it owned; let them join first"
+            )
         old = self._core.state()
         core = self._make_core(self._joined)
         fresh = core.state().tensors

@@ -4,6 +4,7 @@ import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _core
+from .distributed import all_or_none
 from .optimizer import Gluon
 
 __all__ = ["SmoothnessRecorder", "fit", "read_trajectory"]
@@ -15,7 +16,8 @@ class SmoothnessRecorder:
     """Measures an optimizer's layers every `every` steps, without changing a bit of the run.
 
     Args:
-        optimizer: a Gluon optimizer, which shares its layers with no other ranks; the recorder attaches itself.
+        optimizer: a Gluon optimizer; the recorder attaches itself. With a process group each rank measures the layers it
+            owns, and samples are brought together when they are asked for: all ranks ask together.
         every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
         mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
             ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
@@ -46,14 +48,12 @@ class SmoothnessRecorder:
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
-        if optimizer._collective is not None and optimizer._collective.size > 1:
-            raise ValueError(
-                "SmoothnessRecorder: the optimizer shares its layers over a process group, where gradients are whole "
-                "at their owners alone; measure without process_group"
-            )
         measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
         self._optimizer = optimizer
-        self._recorder = _core.Recorder(optimizer._core.layers, measuring, every=every, mode=mode, dual=dual)
+        self._collective = optimizer._collective
+        layers = optimizer._core.layers
+        owned = [optimizer._core.owns(i) for i in range(len(layers))]
+        self._recorder = _core.Recorder(layers, measuring, every=every, mode=mode, dual=dual, owned=owned)
         self._trajectory = self._recorder.measured()
         optimizer.add_observer(self._recorder)
 
@@ -62,13 +62,22 @@ class SmoothnessRecorder:
         return self._recorder.needs_reference(self._optimizer.steps_taken)
 
     def take_reference(self) -> None:
-        """Copies the gradients the parameters hold now: those of the next batch."""
+        """Copies the gradients the parameters hold now: those of the next batch.
+
+        With a process group their mean over the ranks is copied, and they are gone afterwards.
+        """
+        if self._collective is None:
+            self._recorder.take_reference()
+            return
+        self._optimizer._core.reduce_gradients()
         self._recorder.take_reference()
+        self._optimizer._core.zero_grad()
 
     @property
     def trajectory(self) -> _core.Trajectory:
         """All samples so far."""
-        self._trajectory.extend(self._recorder.take_samples())
+        samples = self._recorder.take_samples()
+        self._trajectory.extend(samples if self._collective is None else samples.gathered(self._collective))
         return self._trajectory
 
     def rows(self) -> List[dict]:
@@ -76,8 +85,11 @@ class SmoothnessRecorder:
         return self.trajectory.rows()
 
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes all samples; `gluon fit` and gluon.fit() read the file."""
-        self.trajectory.to_csv(os.fspath(path))
+        """Writes all samples; `gluon fit` and gluon.fit() read the file. With a process group its first rank writes."""
+        trajectory = self.trajectory
+        with all_or_none(self._collective, "when samples are written"):
+            if self._collective is None or self._collective.rank == 0:
+                trajectory.to_csv(os.fspath(path))
 
     def to_dataframe(self) -> Any:
         """All samples as a pandas.DataFrame."""

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "bindings.h"
+#include "gluon/smoothness/gather_samples.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/smoothness/trajectory.h"
 #include "gluon/smoothness/trajectory_csv.h"
@@ -73,6 +74,13 @@ void bind_smoothness(py::module_& module) {
       .def("rows", &rows_of, "One dict per sample, with the columns of smoothness.csv.")
       .def("extend", &extend, py::arg("later"))
       .def("to_csv", &write_csv, py::arg("path"))
+      .def(
+          "gathered",
+          [](const Trajectory& trajectory, Collective& collective) {
+            return gather_samples(collective, trajectory);
+          },
+          py::arg("collective"), py::call_guard<py::gil_scoped_release>(),
+          "The samples of all ranks, on all of them.")
       .def("__len__", [](const Trajectory& trajectory) {
         std::size_t samples = 0;
         for (const auto& layer : trajectory.layers) samples += layer.samples.size();
@@ -81,13 +89,16 @@ void bind_smoothness(py::module_& module) {
 
   py::class_<Recorder, StepObserver, std::shared_ptr<Recorder>>(module, "Recorder")
       .def(py::init([](const std::vector<Layer>& layers, const Geometry& geometry, int64_t every,
-                       const std::string& mode, const std::string& dual) {
+                       const std::string& mode, const std::string& dual, const std::vector<bool>& owned) {
              return std::make_shared<Recorder>(
                  layers, geometry,
-                 RecorderOptions{.every = every, .estimator = parse_estimator(mode), .dual = dual});
+                 RecorderOptions{.every = every,
+                                 .estimator = parse_estimator(mode),
+                                 .dual = dual,
+                                 .measures = [owned](std::size_t layer) { return owned.at(layer); }});
            }),
            py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("every"), py::arg("mode"),
-           py::arg("dual"))
+           py::arg("dual"), py::arg("owned"))
       .def("needs_reference", &Recorder::needs_reference, py::arg("step"))
       .def("take_reference", &Recorder::take_reference)
       .def("measured", &Recorder::measured)

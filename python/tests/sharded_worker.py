@@ -17,6 +17,7 @@ import gluon
 
 BATCH = 12  # sequences; two and three ranks have equal shares
 STEPS = 5
+MODES = ["consecutive", "same_batch"]
 PRESETS = ["unscion", "scion", "muon", "adamw", "deterministic_gluon"]
 
 
@@ -86,6 +87,30 @@ def single_precision(group, part):
     model = Net()
     run_steps(model, make(model, "normalized_descent", radius=0.05, process_group=group), part)
     return weights(model)
+
+
+def record_steps(model, optimizer, part, mode):
+    recorder = gluon.SmoothnessRecorder(optimizer, every=2, mode=mode)
+    for step in range(STEPS):
+        if recorder.needs_reference():
+            optimizer.zero_grad()
+            loss_of(model, step + 1, part, BATCH).backward()
+            recorder.take_reference()
+        run_steps(model, optimizer, part, 1, step)
+    return recorder
+
+
+def recorded(group, part, folder):
+    """What the ranks measure together."""
+    result = {}
+    for mode in MODES:
+        model = Net(dtype=torch.float64)
+        recorder = record_steps(model, make(model, process_group=group), part, mode)
+        path = f"{folder}/{mode}.csv"
+        recorder.to_csv(path)
+        dist.barrier()
+        result[mode] = (recorder.rows(), weights(model), gluon.read_trajectory(path).rows())
+    return result
 
 
 def with_scheduler(group, part):
@@ -216,8 +241,11 @@ def errors(group, part, rank):
     said["deepcopy"] = message(lambda: copy.deepcopy(optimizer))
     said["pickle"] = message(lambda: pickle.dumps(optimizer))
     said["save"] = message(lambda: torch.save(optimizer, io.BytesIO()))
-    said["recorder"] = message(lambda: gluon.SmoothnessRecorder(optimizer))
+    recorder = gluon.SmoothnessRecorder(optimizer)
+    said["no_file"] = message(lambda: recorder.to_csv("/no/such/folder/smoothness.csv"))
     run_steps(model, optimizer, part, 1)
+    added = torch.nn.Parameter(torch.zeros(2, 2))
+    said["recorded_join"] = message(lambda: optimizer.add_param_group({"params": [("later", added)]}))
     return said
 
 
@@ -258,6 +286,7 @@ def run(rank, ranks, folder):
         "methods": methods(group, part),
         "inside_ddp": inside_ddp(group, part),
         "single_precision": single_precision(group, part),
+        "recorded": recorded(group, part, folder),
         "with_scheduler": with_scheduler(group, part),
         "resumed": resumed(group, part, folder),
         "joining": joining(group, part),

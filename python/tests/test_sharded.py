@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import Net, needs_cuda, train
-from sharded_worker import BATCH, PRESETS, STEPS, join_and_freeze, make, run_steps, weights
+from sharded_worker import BATCH, MODES, PRESETS, STEPS, join_and_freeze, make, record_steps, run_steps, weights
 
 import gluon
 
@@ -215,13 +215,33 @@ def test_a_subgroup(results):
         ("deepcopy", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
         ("pickle", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
         ("save", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
-        ("recorder", "ValueError", "gradients are whole at their owners alone"),
+        ("no_file", "ValueError", "/no/such/folder/smoothness.csv"),
+        ("recorded_join", "ValueError", "parameters join that change which rank owns which layer"),
     ],
 )
 def test_an_error_on_one_rank_is_one_on_all(results, case, kind, text):
     for rank in results[:-1]:
         said = rank["errors"][case]
         assert said[0] == kind and text in said[1], said
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ranks_measure_as_one_process(results, mode):
+    model, optimizer = alone()
+    expected = record_steps(model, optimizer, WHOLE, mode).rows()
+    rows, trained, written = same(results, "recorded")[mode]
+    assert len(expected) == len(rows) == len(written) > 0
+    for row, one in zip(sorted(rows, key=place), sorted(expected, key=place)):
+        for key, value in one.items():
+            assert row[key] == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), key
+    assert [row["smoothness"] for row in sorted(written, key=place)] == [
+        row["smoothness"] for row in sorted(rows, key=place)
+    ]
+    assert flat(trained) == flat(results[0]["presets"]["unscion"][0]), "recording changes nothing"
+
+
+def place(row):
+    return row["step"], row["layer"]
 
 
 def test_a_bad_gradient_moves_nothing(results):

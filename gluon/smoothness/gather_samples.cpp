@@ -1,8 +1,8 @@
-#include "lab/train/gather_samples.h"
+#include "gluon/smoothness/gather_samples.h"
 
 #include <array>
 
-namespace gluon::lab {
+namespace gluon {
 namespace {
 
 // A sample as numbers: its layer's place, its step, and what was measured.
@@ -33,8 +33,7 @@ Sample from_row(const double* row) {
 
 }  // namespace
 
-Trajectory gather_samples(const RankShare& share, const Trajectory& mine) {
-  if (share.alone()) return mine;
+Trajectory gather_samples(Collective& collective, const Trajectory& mine) {
   std::vector<double> rows;
   for (std::size_t layer = 0; layer < mine.layers.size(); ++layer) {
     for (const Sample& sample : mine.layers[layer].samples) {
@@ -44,7 +43,7 @@ Trajectory gather_samples(const RankShare& share, const Trajectory& mine) {
   }
   Trajectory all = mine;
   for (LayerTrajectory& layer : all.layers) layer.samples.clear();
-  const std::vector<double> gathered = share.gather(rows);
+  const std::vector<double> gathered = gather(collective, rows);
   for (std::size_t at = 0; at < gathered.size(); at += std::tuple_size_v<Row>) {
     const double* row = gathered.data() + at;
     all.layers[static_cast<std::size_t>(row[0])].samples.push_back(from_row(row));
@@ -52,4 +51,4 @@ Trajectory gather_samples(const RankShare& share, const Trajectory& mine) {
   return all;
 }
 
-}  // namespace gluon::lab
+}  // namespace gluon
