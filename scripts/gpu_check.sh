@@ -43,8 +43,8 @@ bench() {
   done
 }
 
-# One rank over NCCL trains as without it: the losses, what was recorded, the weights; with the CUDA graph, without it
-# (buckets leave during the backward pass), and started by torchrun.
+# One rank over NCCL trains as without it, by its losses and samples: with the CUDA graph, without it (buckets leave
+# during the backward pass), and started by torchrun.
 ranks() {
   local folder flags=(train --device cuda --steps 60 --eval-every 20 --smoothness-every 20)
   folder=$(mktemp -d)

@@ -19,9 +19,9 @@ struct Ranks {
   std::string port_key;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every meeting and every exchange
 
-  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and what torchrun adds to them; where they are not set, what Open MPI, MPICH or srun
-  /// say of rank and size; one rank without any of them. Throws InputError on values that do not fit each other,
-  /// naming them.
+  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and what torchrun adds to them; where they are not set,
+  /// what Open MPI, MPICH or srun say of rank and size; one rank without any of them. Throws InputError on values that
+  /// do not fit each other, naming them.
   static Ranks from_environment();
 
   /// Throws InputError naming the field.
