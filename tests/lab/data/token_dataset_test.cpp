@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "lab/data/default_text.h"
 #include "tests/expect_error.h"
 #include "tests/lab/data/packed.h"
 #include "tests/lab/data/shared_data.h"
@@ -210,6 +211,12 @@ TEST(TokenDataset, TokenizesTextOnTheFly) {
   EXPECT_EQ(data.tokens(), static_cast<int64_t>(tokenizer.encode(read_file(text)).size()));
   EXPECT_GT(data.unigram_entropy(), 5.0);
   EXPECT_LT(data.unigram_entropy(), std::log(50257.0));
+}
+
+TEST(DefaultText, IsTheProjectsOwn) {
+  EXPECT_NE(default_text().find("\ngluon/update/optimizer.cpp\n"), std::string_view::npos);
+  EXPECT_EQ(default_text().find("\nweb/node_modules/"), std::string_view::npos)
+      << "what npm installs there is not ours";
 }
 
 }  // namespace
