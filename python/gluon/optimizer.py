@@ -174,11 +174,12 @@ class Gluon(torch.optim.Optimizer):
 
     def _rebuild(self) -> None:
         """A core for the parameters there are now; those it had keep their state."""
-        if self._observers and self._collective is not None:
-            raise ValueError(
-                f"{type(self).__name__}: parameters join that change which rank owns which layer, and a SmoothnessRecorder "
-                "measures those it owned; let them join first"
-            )
+        with all_or_none(self._collective, "when parameters join"):
+            if self._observers and self._collective is not None and self._collective.size > 1:
+                raise ValueError(
+                    f"{type(self).__name__}: parameters that join now change which rank owns which layer, and a "
+                    "SmoothnessRecorder measures those its rank owned; let them join before it is made"
+                )
         old = self._core.state()
         core = self._make_core(self._joined)
         fresh = core.state().tensors

@@ -16,8 +16,8 @@ class SmoothnessRecorder:
     """Measures an optimizer's layers every `every` steps, without changing a bit of the run.
 
     Args:
-        optimizer: a Gluon optimizer; the recorder attaches itself. With a process group each rank measures the layers it
-            owns, and samples are brought together when they are asked for: all ranks ask together.
+        optimizer: a Gluon optimizer; the recorder attaches itself. With a process group all ranks make the same one and
+            ask for samples together: each measures the layers it owns.
         every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
         mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
             ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
@@ -48,6 +48,8 @@ class SmoothnessRecorder:
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
+        if optimizer._collective is not None:
+            _core.check_agreement(optimizer._collective, "recorders", f"every {every}, mode {mode}, dual {dual}")
         measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
         self._optimizer = optimizer
         self._collective = optimizer._collective

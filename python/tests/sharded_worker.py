@@ -241,6 +241,7 @@ def errors(group, part, rank):
     said["deepcopy"] = message(lambda: copy.deepcopy(optimizer))
     said["pickle"] = message(lambda: pickle.dumps(optimizer))
     said["save"] = message(lambda: torch.save(optimizer, io.BytesIO()))
+    said["other_recorder"] = message(lambda: gluon.SmoothnessRecorder(optimizer, every=2 + rank))
     recorder = gluon.SmoothnessRecorder(optimizer)
     said["no_file"] = message(lambda: recorder.to_csv("/no/such/folder/smoothness.csv"))
     run_steps(model, optimizer, part, 1)

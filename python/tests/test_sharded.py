@@ -215,8 +215,9 @@ def test_a_subgroup(results):
         ("deepcopy", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
         ("pickle", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
         ("save", "TypeError", "an optimizer with a process group is neither copied nor pickled"),
+        ("other_recorder", "ValueError", "ranks differ in their recorders: rank 0 has 'every 2, mode"),
         ("no_file", "ValueError", "/no/such/folder/smoothness.csv"),
-        ("recorded_join", "ValueError", "parameters join that change which rank owns which layer"),
+        ("recorded_join", "ValueError", "parameters that join now change which rank owns which layer"),
     ],
 )
 def test_an_error_on_one_rank_is_one_on_all(results, case, kind, text):
