@@ -6,11 +6,11 @@
 
 #include "gluon/check.h"
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
-#include "gluon/kernels/cuda/squared_relu.h"
 #include "gluon/kernels/cuda/update.h"
 #include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/kernels.h"
@@ -128,44 +128,45 @@ void update_parameters(float* const* parameters, const at::Tensor& directions, c
   check(cuda::update_parameters(update, stream()), "update_parameters");
 }
 
-at::Tensor rms_norm(const at::Tensor& x) {
+RmsNorm rms_norm(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor out = at::empty_like(x);
-  const int64_t width = x.size(-1);
-  check(cuda::rms_norm_forward(data(x), nullptr, nullptr, data(out), x.numel() / width, width, stream()),
+  const int64_t width = x.size(-1), rows = x.numel() / width;
+  const RmsNorm norm{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
+  check(cuda::rms_norm_forward(data(x), data(norm.normed), norm.inverse.data_ptr<float>(), rows, width,
+                               stream()),
         "rms_norm");
-  return out;
+  return norm;
 }
 
-std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y) {
-  const c10::cuda::CUDAGuard guard(x.device());
-  const at::Tensor sum = at::empty_like(x);
-  const at::Tensor out = at::empty_like(x);
-  const int64_t width = x.size(-1);
-  check(cuda::rms_norm_forward(data(x), data(y), data(sum), data(out), x.numel() / width, width, stream()),
-        "add_rms_norm");
-  return {sum, out};
-}
-
-at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, const at::Tensor& residual) {
-  const c10::cuda::CUDAGuard guard(s.device());
-  const at::Tensor out = at::empty_like(s);
-  const int64_t width = s.size(-1);
-  check(cuda::rms_norm_backward(data(s), data(gradient), residual.defined() ? data(residual) : nullptr,
-                                data(out), s.numel() / width, width, stream()),
+at::Tensor rms_norm_backward(const RmsNorm& norm, const at::Tensor& gradient, const at::Tensor& residual) {
+  const c10::cuda::CUDAGuard guard(gradient.device());
+  const at::Tensor out = at::empty_like(gradient);
+  check(cuda::rms_norm_backward(data(norm.normed), norm.inverse.data_ptr<float>(), data(gradient),
+                                residual.defined() ? data(residual) : nullptr, data(out),
+                                norm.inverse.numel(), gradient.size(-1), stream()),
         "rms_norm_backward");
   return out;
 }
 
-void squared_relu_(const at::Tensor& x) {
+at::Tensor mlp_up(const at::Tensor& x, const at::Tensor& weight) {
   const c10::cuda::CUDAGuard guard(x.device());
-  check(cuda::squared_relu_forward(data(x), data(x), x.numel(), stream()), "squared_relu");
+  const cuda::MlpShape shape{x.numel() / x.size(-1), static_cast<int>(weight.size(0)),
+                             static_cast<int>(weight.size(1))};
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = shape.columns;
+  const at::Tensor out = at::empty(sizes, x.options());
+  check(cuda::mlp_up(shape, data(x), data(weight), data(out), stream()), "mlp_up");
+  return out;
 }
 
-void squared_relu_backward_(const at::Tensor& square, const at::Tensor& gradient) {
+at::Tensor mlp_down_backward(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& square) {
   const c10::cuda::CUDAGuard guard(square.device());
-  check(cuda::squared_relu_backward(data(square), data(gradient), data(gradient), square.numel(), stream()),
-        "squared_relu_backward");
+  const cuda::MlpShape shape{square.size(0), static_cast<int>(weight.size(1)),
+                             static_cast<int>(weight.size(0))};
+  const at::Tensor out = at::empty_like(square);
+  check(cuda::mlp_down_backward(shape, data(gradient), data(weight), data(square), data(out), stream()),
+        "mlp_down_backward");
+  return out;
 }
 
 namespace {

@@ -55,20 +55,21 @@ void update_parameters(float* const* parameters, const at::Tensor& directions, c
 
 // The trainer's step, bfloat16 with float32 arithmetic. Rows are contiguous.
 
-/// x (..., width) -> x / rms(x).
-at::Tensor rms_norm(const at::Tensor& x);
+/// x (..., width) with its rows' inverse rms, float32: x times it, or the gradient of x.
+struct RmsNorm {
+  at::Tensor normed, inverse;
+};
+RmsNorm rms_norm(const at::Tensor& x);
 
-/// (x + y, (x + y) / rms(x + y)).
-std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& y);
+/// The gradient of x from that of normed, plus `residual`, the one that reaches x past the norm, when defined.
+at::Tensor rms_norm_backward(const RmsNorm& norm, const at::Tensor& gradient, const at::Tensor& residual);
 
-/// The gradient of s = x or x + y from that of its norm, plus `residual` when defined.
-at::Tensor rms_norm_backward(const at::Tensor& s, const at::Tensor& gradient, const at::Tensor& residual);
+/// x (..., k), weight (n, k) -> 2 relu(x weight^T)^2 (..., n).
+at::Tensor mlp_up(const at::Tensor& x, const at::Tensor& weight);
 
-/// x <- 2 relu(x)^2
-void squared_relu_(const at::Tensor& x);
-
-/// The gradient of x from that of `square` = 2 relu(x)^2, in place of the latter.
-void squared_relu_backward_(const at::Tensor& square, const at::Tensor& gradient);
+/// The gradient of x weight^T from that of what follows, (N, k), the next product's weight (k, n), and the square above
+/// (N, n).
+at::Tensor mlp_down_backward(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& square);
 
 struct Rotary {
   at::Tensor cos, sin;  // (positions, D / 2) float32

@@ -31,11 +31,10 @@ void FusedStep::momentum_changed() { refuse(); }
 void accumulate_momentum(const at::Tensor&, const void* const*, const float*) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
 void update_parameters(float* const*, const at::Tensor&, const at::Tensor&, double) { refuse(); }
-at::Tensor rms_norm(const at::Tensor&) { refuse(); }
-std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor rms_norm_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
-void squared_relu_(const at::Tensor&) { refuse(); }
-void squared_relu_backward_(const at::Tensor&, const at::Tensor&) { refuse(); }
+RmsNorm rms_norm(const at::Tensor&) { refuse(); }
+at::Tensor rms_norm_backward(const RmsNorm&, const at::Tensor&, const at::Tensor&) { refuse(); }
+at::Tensor mlp_up(const at::Tensor&, const at::Tensor&) { refuse(); }
+at::Tensor mlp_down_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor qk_rotary_(const at::Tensor&, const Rotary&) { refuse(); }
 at::Tensor qk_rotary_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                               const at::Tensor&, const Rotary&) {

@@ -20,31 +20,6 @@ using torch::autograd::variable_list;
 // (B, T, n) or (N, n) -> (N, n)
 at::Tensor rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// s = x + y and its norm.
-struct AddRmsNorm : Function<AddRmsNorm> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y) {
-    auto [sum, normed] = kernels::add_rms_norm(x, y);
-    context->save_for_backward({sum});
-    return {sum, normed};
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const at::Tensor sum = context->get_saved_variables()[0];
-    const at::Tensor residual = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
-    const at::Tensor gradient = kernels::rms_norm_backward(sum, gradients[1].contiguous(), residual);
-    return {gradient, gradient};
-  }
-};
-
-struct RmsNorm : Function<RmsNorm> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
-    context->save_for_backward({x});
-    return kernels::rms_norm(x);
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    return {kernels::rms_norm_backward(context->get_saved_variables()[0], gradients[0].contiguous(), {})};
-  }
-};
-
 at::Tensor half(const at::Tensor& parameter) { return parameter.to(at::kBFloat16); }
 
 // The gradient of a float32 weight from that of x weight^T, both bfloat16.
@@ -56,18 +31,54 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
 #endif
 }
 
-// x weight^T
-struct Linear : Function<Linear> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
-    const at::Tensor rounded = half(weight);
-    context->save_for_backward({x, rounded});
-    return at::linear(x, rounded);
+// x <- x + input weight^T inside the product, then its norm.
+kernels::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
+  rows(x).addmm_(rows(input), weight.t());
+  return kernels::rms_norm(x);
+}
+
+// The gradient of the residual stream from that of the stream and that of its norm.
+at::Tensor stream_gradient(const kernels::RmsNorm& norm, const variable_list& gradients) {
+  const at::Tensor past = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+  return kernels::rms_norm_backward(norm, gradients[1].contiguous(), past);
+}
+
+// Tokens (B, T) -> the residual stream (B, T, width) and its norm. `rounded` is the embedding in bfloat16.
+struct Embed : Function<Embed> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& embedding,
+                               const at::Tensor& rounded, const at::Tensor& tokens) {
+    const at::Tensor x = at::embedding(rounded, tokens);
+    const auto [normed, inverse] = kernels::rms_norm(x);
+    context->save_for_backward({tokens, normed, inverse});
+    context->saved_data["vocabulary"] = embedding.size(0);
+    return {x, normed};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1];
-    const at::Tensor gradient = rows(gradients[0].contiguous());
-    return {at::mm(gradient, weight).view(x.sizes()), weight_gradient(gradient, rows(x))};
+    const at::Tensor gradient = stream_gradient({saved[1], saved[2]}, gradients).to(at::kFloat);
+    return {at::embedding_dense_backward(gradient, saved[0], context->saved_data["vocabulary"].toInt(),
+                                         /*padding_idx=*/-1, /*scale_grad_by_freq=*/false),
+            {},
+            {}};
+  }
+};
+
+// x + heads weight^T in place of x, and its norm.
+struct Project : Function<Project> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& heads,
+                               const at::Tensor& weight) {
+    const at::Tensor rounded = half(weight);
+    const auto [normed, inverse] = add_product_(x, heads, rounded);
+    context->mark_dirty({x});
+    context->save_for_backward({heads, rounded, normed, inverse});
+    return {x, normed};
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &heads = saved[0], &weight = saved[1];
+    const at::Tensor gradient = stream_gradient({saved[2], saved[3]}, gradients);
+    return {gradient, at::mm(rows(gradient), weight).view(heads.sizes()),
+            weight_gradient(rows(gradient), rows(heads))};
   }
 };
 
@@ -100,32 +111,33 @@ struct QkvRotary : Function<QkvRotary> {
   }
 };
 
-// 2 relu(y up^T)^2 down^T
+// x + 2 relu(y up^T)^2 down^T in place of x, and its norm; y is the norm before.
 struct Mlp : Function<Mlp> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& up,
-                            const at::Tensor& down) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
+                               const at::Tensor& up, const at::Tensor& down) {
     const at::Tensor half_up = half(up), half_down = half(down);
-    const at::Tensor hidden = at::linear(y, half_up);
-    kernels::squared_relu_(hidden);
-    context->save_for_backward({y, half_up, half_down, hidden});
-    return at::linear(hidden, half_down);
+    const at::Tensor hidden = kernels::mlp_up(y, half_up);
+    const auto [normed, inverse] = add_product_(x, hidden, half_down);
+    context->mark_dirty({x});
+    context->set_materialize_grads(false);  // nobody reads the last x
+    context->save_for_backward({y, half_up, half_down, hidden, normed, inverse});
+    return {x, normed};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2];
-    const at::Tensor gradient = rows(gradients[0].contiguous()), square = rows(saved[3]);
-    const at::Tensor hidden_gradient = at::mm(gradient, down);
-    kernels::squared_relu_backward_(square, hidden_gradient);
-    return {at::mm(hidden_gradient, up).view(y.sizes()), weight_gradient(hidden_gradient, rows(y)),
+    const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], square = rows(saved[3]);
+    const at::Tensor past = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(past);
+    const at::Tensor hidden_gradient = kernels::mlp_down_backward(gradient, down, square);
+    return {past, at::mm(hidden_gradient, up).view(y.sizes()), weight_gradient(hidden_gradient, rows(y)),
             weight_gradient(gradient, square)};
   }
 };
 
-// Mean cross-entropy of y weight^T. With `differentiate` both gradients are made at once, while the logits are there.
+// Mean cross-entropy of y embedding^T. With `differentiate` both gradients are made at once, while the logits are there.
 struct HeadLoss : Function<HeadLoss> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& weight,
-                            const at::Tensor& targets, bool differentiate) {
-    const at::Tensor features = rows(y), rounded = half(weight);
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*embedding*/,
+                            const at::Tensor& rounded, const at::Tensor& targets, bool differentiate) {
+    const at::Tensor features = rows(y);
     const at::Tensor logits = at::mm(features, rounded.t());
     const auto scale =
         differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
@@ -140,7 +152,7 @@ struct HeadLoss : Function<HeadLoss> {
     const variable_list saved = context->get_saved_variables();
     // The loss may have been divided by the number of batches: its gradient is not 1 then.
     const at::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}};
+    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}};
   }
 };
 
@@ -154,20 +166,16 @@ kernels::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimen
 
 at::Tensor fused_loss(const at::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
                       const kernels::Rotary& rotary, const at::Tensor& inputs, const at::Tensor& targets) {
-  at::Tensor x = half(at::embedding(embedding, inputs));  // (B, T, width)
-  at::Tensor y = RmsNorm::apply(x);
+  const at::Tensor rounded = half(embedding.detach());
+  variable_list stream = Embed::apply(embedding, rounded, inputs);  // and its norm, (B, T, width)
   for (const NanoGptBlock& block : blocks) {
-    const variable_list heads =
-        QkvRotary::apply(y, block.query, block.key, block.value, rotary.cos, rotary.sin, rotary.heads);
+    const variable_list heads = QkvRotary::apply(stream[1], block.query, block.key, block.value, rotary.cos,
+                                                 rotary.sin, rotary.heads);
     const at::Tensor mixed = causal_attention(heads[0], heads[1], heads[2]);  // (B, heads, T, D)
-    const at::Tensor attended = Linear::apply(mixed.transpose(1, 2).reshape(y.sizes()), block.projection);
-    const variable_list after_attention = AddRmsNorm::apply(x, attended);
-    const at::Tensor hidden = Mlp::apply(after_attention[1], block.up, block.down);
-    const variable_list after_mlp = AddRmsNorm::apply(after_attention[0], hidden);
-    x = after_mlp[0];
-    y = after_mlp[1];
+    stream = Project::apply(stream[0], mixed.transpose(1, 2).reshape(stream[1].sizes()), block.projection);
+    stream = Mlp::apply(stream[0], stream[1], block.up, block.down);
   }
-  return HeadLoss::apply(y, embedding, targets, at::GradMode::is_enabled());
+  return HeadLoss::apply(stream[1], embedding, rounded, targets, at::GradMode::is_enabled());
 }
 
 }  // namespace gluon::lab

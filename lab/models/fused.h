@@ -4,11 +4,13 @@
 // residual stream, activations and logits are bfloat16, every sum inside an operation is float32. Per block, with x the
 // residual stream and y its norm:
 //
+//   x, y = wte[tokens], its norm                                        Embed
 //   [q, k, v] = y Wqkv^T, q and k normalised and turned in place        QkvRotary
-//   x, y = x + c_proj(attention(q, k, v)), its norm                     AddRmsNorm
-//   z = 2 relu(y Wup^T)^2 Wdown^T                                       Mlp: keeps the square alone
-//   x, y = x + z, its norm                                              AddRmsNorm
+//   x, y = x + c_proj(attention(q, k, v)), its norm                     Project
+//   x, y = x + 2 relu(y Wup^T)^2 Wdown^T, its norm                      Mlp: keeps the square alone
 //   loss = cross-entropy(y wte^T)                                       HeadLoss: logits become their own gradient
+//
+// There is one x: products add to it, and nobody needs what it was, since the norms' gradients come from y.
 //
 // Each is an autograd function with its backward pass by hand; tests/lab/models/fused_test.cpp compares them with
 // float64.

@@ -147,7 +147,7 @@ void check_momentum();
 void check_updates();
 void check_rms_norm();
 void check_qk_rotary();
-void check_squared_relu();
+void check_mlp();
 void check_cross_entropy();
 void check_graph();
 void measure_speed();

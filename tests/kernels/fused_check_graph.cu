@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
-#include "gluon/kernels/cuda/squared_relu.h"
 #include "gluon/kernels/cuda/update.h"
 #include "tests/kernels/fused_check.h"
 
@@ -27,10 +27,10 @@ struct Sequence {
   Array<float> g{random_values<float>(kCount * kSize, 1, random)}, m{kCount * kSize}, x{kCount * kSize},
       weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}},
       angles{random_values<float>(kTokens * kDimension / 2, 1, random)}, inverse{kTokens * 2 * kHeads},
-      losses{kTokens};
+      losses{kTokens}, norms{kTokens};
   Array<__half> d{kCount * kSize};
   Array<bf16> copies{kCount * kSize}, s{kTokens * kWidth},
-      y{random_values<bf16>(kTokens * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
+      wide{random_values<bf16>(kWidth * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
       k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary};
   Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)};
   Array<double> gradient_squares{static_cast<size_t>(kCount * cuda::gradient_partials(kSize))};
@@ -89,13 +89,12 @@ struct Sequence {
                                   .radii = radii.data()},
                                  stream),
             "sign");
-    require(cuda::rms_norm_forward(s.data(), y.data(), s.data(), out.data(), kTokens, kWidth, stream),
-            "rms_norm");
+    require(cuda::rms_norm_forward(s.data(), out.data(), norms.data(), kTokens, kWidth, stream), "rms_norm");
     const cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
     require(cuda::qk_rotary_forward(shape, {out.data(), kWidth}, {s.data(), kWidth}, {q.data(), kWidth},
                                     {k.data(), kWidth}, inverse.data(), stream),
             "rotary");
-    require(cuda::squared_relu_forward(q.data(), act.data(), kTokens * kWidth, stream), "relu");
+    require(cuda::mlp_up({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), stream), "mlp");
     require(cuda::cross_entropy({.rows = kTokens,
                                  .vocabulary = kVocabulary,
                                  .stride = kVocabulary,

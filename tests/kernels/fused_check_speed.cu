@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
-#include "gluon/kernels/cuda/squared_relu.h"
 #include "gluon/kernels/cuda/update.h"
 #include "tests/kernels/fused_check.h"
 
@@ -192,19 +192,19 @@ void measure_training(Clock& clock) {
   const int64_t width = 768, size = kTokens * width;
   const double n = static_cast<double>(size);
   Random<bf16> x(size), y(size), out(size), d(size);
+  Random<float> inverse(kTokens * 12);
   clock.row("rms_norm forward", "32768 x 768", 4 * n, [&] {
-    return cuda::rms_norm_forward(x.data(), nullptr, nullptr, out.data(), kTokens, width, nullptr);
-  });
-  clock.row("  with the residual sum", "32768 x 768", 8 * n, [&] {
-    return cuda::rms_norm_forward(x.data(), y.data(), x.data(), out.data(), kTokens, width, nullptr);
+    return cuda::rms_norm_forward(x.data(), out.data(), inverse.data(), kTokens, width, nullptr);
   });
   clock.row("rms_norm backward", "32768 x 768", 6 * n, [&] {
-    return cuda::rms_norm_backward(y.data(), d.data(), nullptr, out.data(), kTokens, width, nullptr);
+    return cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), nullptr, out.data(), kTokens, width,
+                                   nullptr);
   });
   clock.row("  with the residual's gradient", "32768 x 768", 8 * n, [&] {
-    return cuda::rms_norm_backward(y.data(), d.data(), out.data(), out.data(), kTokens, width, nullptr);
+    return cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), out.data(), out.data(), kTokens, width,
+                                   nullptr);
   });
-  Random<float> angles(1024 * 64), inverse(kTokens * 12);
+  Random<float> angles(1024 * 64);
   Random<bf16> packed(3 * size), dpacked(3 * size);
   const cuda::RotaryShape shape{kTokens, 1024, 6, 128, angles.data(), angles.data()};
   clock.row("qk_rotary forward", "32768 x 2 x 6 x 128", 8 * n, [&] {
@@ -217,11 +217,13 @@ void measure_training(Clock& clock) {
     return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
                                     {dpacked.data() + width, 3 * width}, {}, nullptr);
   });
-  Random<bf16> up(4 * size), dup(4 * size), act(4 * size);
-  clock.row("squared_relu forward", "32768 x 3072", 16 * n,
-            [&] { return cuda::squared_relu_forward(up.data(), act.data(), 4 * size, nullptr); });
-  clock.row("squared_relu backward", "32768 x 3072", 24 * n, [&] {
-    return cuda::squared_relu_backward(act.data(), dup.data(), dup.data(), 4 * size, nullptr);
+  Random<bf16> dup(4 * size), act(4 * size);
+  Random<bf16> weight(4 * width * width);
+  const cuda::MlpShape wide{kTokens, 4 * static_cast<int>(width), static_cast<int>(width)};
+  clock.row("mlp up", "32768 x 768 x 3072", 10 * n,
+            [&] { return cuda::mlp_up(wide, x.data(), weight.data(), act.data(), nullptr); });
+  clock.row("mlp down backward", "32768 x 768 x 3072", 18 * n, [&] {
+    return cuda::mlp_down_backward(wide, x.data(), weight.data(), act.data(), dup.data(), nullptr);
   });
 }
 

@@ -1,11 +1,12 @@
-// RMS norm, QK norm with rotary positions, squared ReLU and cross-entropy against float64, forward and backward.
+// RMS norm, QK norm with rotary positions, the MLP's products with squared ReLU and cross-entropy against float64,
+// forward and backward.
 
 #include <cfloat>
 
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
 #include "gluon/kernels/cuda/rms_norm.h"
-#include "gluon/kernels/cuda/squared_relu.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -33,8 +34,8 @@ Vector rms_norm(const Vector& x) {
   return out;
 }
 
-Vector rms_norm_gradient(const Vector& x, const Vector& dout) {
-  const Vector out = rms_norm(x);
+// With `out` the norm of x, as it was rounded.
+Vector rms_norm_gradient(const Vector& x, const Vector& out, const Vector& dout) {
   double squares = 0, along = 0;
   for (size_t i = 0; i < x.size(); ++i) squares += x[i] * x[i], along += out[i] * dout[i];
   const double r = 1 / std::sqrt(squares / x.size() + double{FLT_EPSILON});
@@ -64,48 +65,51 @@ void expect_gradient(const std::function<Vector(const Vector&)>& f, const Vector
   expect(worst <= 1e-6 * largest(analytic), what + ": the reference's gradient against differences");
 }
 
-void check_rms_case(int64_t rows, int64_t width, double magnitude, bool fused) {
+void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_residual) {
   const std::string what = "rms_norm " + std::to_string(rows) + "x" + std::to_string(width) + " at " +
-                           std::to_string(magnitude) + (fused ? " with the sum" : "");
+                           std::to_string(magnitude) + (has_residual ? " with a residual" : "");
   std::mt19937_64 random(width);
   const size_t size = rows * width;
-  std::vector<bf16> x = random_values<bf16>(size, magnitude, random),
-                    y = random_values<bf16>(size, magnitude, random);
-  if (rows > 2)
-    std::fill_n(x.begin() + width, width, rounded<bf16>(0)),
-        std::fill_n(y.begin() + width, width, rounded<bf16>(0));
+  std::vector<bf16> x = random_values<bf16>(size, magnitude, random);
+  if (rows > 2) std::fill_n(x.begin() + width, width, rounded<bf16>(0));
   const std::vector<bf16> d = random_values<bf16>(size, 1, random),
                           past = random_values<bf16>(size, 1, random);
-  Array<bf16> dx(size), dy(y), dout(d), residual(past), out(size), gradient(size);
+  Array<bf16> dx(x), dout(d), residual(past), out(size), gradient(size);
+  Array<float> inverse(rows);
   const auto run = [&] {
-    dx.set(x), out.poison(), gradient.poison();
-    require(cuda::rms_norm_forward(dx.data(), fused ? dy.data() : nullptr, dx.data(), out.data(), rows, width,
-                                   nullptr),
+    out.poison(), gradient.poison(), inverse.poison();
+    require(cuda::rms_norm_forward(dx.data(), out.data(), inverse.data(), rows, width, nullptr),
             "rms_norm_forward");
-    require(cuda::rms_norm_backward(dx.data(), dout.data(), fused ? residual.data() : nullptr,
-                                    gradient.data(), rows, width, nullptr),
+    require(cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(),
+                                    has_residual ? residual.data() : nullptr, gradient.data(), rows, width,
+                                    nullptr),
             "rms_norm_backward");
     return out.get();
   };
-  const std::vector<bf16> got = run(), got_sum = dx.get(), got_gradient = gradient.get();
+  const std::vector<bf16> got = run(), got_gradient = gradient.get();
   expect(same_bits(got, run()) && same_bits(got_gradient, gradient.get()), what + ": two runs differ");
-  expect(out.guard_intact() && dx.guard_intact() && gradient.guard_intact(), what + ": guard");
-  const Vector sums = doubles(got_sum), weights = doubles(d);
-  Vector sum, want;
-  for (size_t i = 0; i < size; ++i) sum.push_back(to_double(x[i]) + (fused ? to_double(y[i]) : 0));
-  expect_close(got_sum, sum, fused ? kHalfUlp : 0, 1e-39, what + ": sum");
+  expect(out.guard_intact() && inverse.guard_intact() && gradient.guard_intact(), what + ": guard");
+  const Vector inputs = doubles(x), normed = doubles(got), weights = doubles(d);
+  Vector want;
   for (int64_t row = 0; row < rows; ++row) {
-    const Vector s = part(sums, row * width, width), w = part(weights, row * width, width);
+    const Vector s = part(inputs, row * width, width), w = part(weights, row * width, width);
     for (double v : rms_norm(s)) want.push_back(v);
-    const Vector g = rms_norm_gradient(s, w);
-    Vector want_gradient = g;
-    for (int64_t i = 0; i < width && fused; ++i) want_gradient[i] += to_double(past[row * width + i]);
+    Vector want_gradient = rms_norm_gradient(s, part(normed, row * width, width), w);
+    for (int64_t i = 0; i < width && has_residual; ++i) want_gradient[i] += to_double(past[row * width + i]);
     expect_close(
         std::vector<bf16>(got_gradient.begin() + row * width, got_gradient.begin() + (row + 1) * width),
         want_gradient, kHalfUlp, 2e-6 * largest(want_gradient), what + ": gradient");
-    if (row == 0 && width <= 64 && magnitude == 1) expect_gradient(rms_norm, g, s, w, what);
+    if (row == 0 && width <= 64 && magnitude == 1) {
+      expect_gradient(rms_norm, rms_norm_gradient(s, rms_norm(s), w), s, w, what);
+    }
   }
   expect_close(got, want, kHalfUlp, 1e-39, what);
+  require(cuda::rms_norm_forward(dx.data(), dx.data(), inverse.data(), rows, width, nullptr), "in place");
+  require(
+      cuda::rms_norm_backward(dx.data(), inverse.data(), dout.data(),
+                              has_residual ? residual.data() : nullptr, dout.data(), rows, width, nullptr),
+      "in place");
+  expect(same_bits(dx.get(), got) && same_bits(dout.get(), got_gradient), what + ": in place");
 }
 
 void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t dimension, bool packed) {
@@ -155,7 +159,7 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
     const bool key = at / heads % 2 == 1;
     const Vector x = part(key ? kd : qd, token * stride + head * dimension, dimension);
     const Vector d = part(key ? dkd : dqd, token * width + head * dimension, dimension);
-    const Vector y = rotate(rms_norm(x), t, 1), g = rms_norm_gradient(x, rotate(d, t, -1));
+    const Vector y = rotate(rms_norm(x), t, 1), g = rms_norm_gradient(x, rms_norm(x), rotate(d, t, -1));
     const double most = largest(g);
     for (int64_t i = 0; i < dimension; ++i) {
       (key ? want_k : want_q)[token * width + head * dimension + i] = y[i];
@@ -187,27 +191,67 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
   expect(same_bits(qa.get(), got_q) && same_bits(ka.get(), got_k), what + ": in place");
 }
 
-void check_relu_case(int64_t count, size_t offset) {
-  std::mt19937_64 random(count);
-  const std::vector<bf16> x = random_values<bf16>(count, 1, random),
-                          d = random_values<bf16>(count, 1, random);
-  Array<bf16> dx(x, offset), dy(d, offset), y(count, offset), gradient(count);
-  require(cuda::squared_relu_forward(dx.data(), y.data(), count, nullptr), "squared_relu_forward");
-  require(cuda::squared_relu_backward(y.data(), dy.data(), gradient.data(), count, nullptr),
-          "squared_relu_backward");
-  Vector want, want_gradient;
-  for (int64_t i = 0; i < count; ++i) {
-    const double positive = std::fmax(to_double(x[i]), 0);
-    want.push_back(2 * positive * positive), want_gradient.push_back(4 * positive * to_double(d[i]));
+// Rows 0, every, 2 every, ... of a product in float64: (rows, depth) times (columns, depth) or (depth, columns).
+Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, const cuda::MlpShape& shape,
+                    bool across, int64_t every) {
+  const auto [rows, columns, depth] = shape;
+  Vector c;
+  for (int64_t row = 0; row < rows; row += every) {
+    for (int64_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < depth; ++k) {
+        sum += to_double(a[row * depth + k]) * to_double(b[across ? k * columns + j : j * depth + k]);
+      }
+      c.push_back(sum);
+    }
   }
-  const std::string what = "squared_relu " + std::to_string(count);
-  expect_close(y.get(), want, kHalfUlp, 0, what);
-  expect_close(gradient.get(), want_gradient, 1.6 * kHalfUlp, 0,
-               what + ": gradient");  // the root of a rounded square
-  expect(y.guard_intact() && gradient.guard_intact(), what + ": guard");
-  require(cuda::squared_relu_forward(dx.data(), dx.data(), count, nullptr), "in place");
-  require(cuda::squared_relu_backward(dx.data(), dy.data(), dy.data(), count, nullptr), "in place");
-  expect(same_bits(dy.get(), gradient.get()) && same_bits(dx.get(), y.get()), what + ": in place");
+  return c;
+}
+
+template <typename T>
+std::vector<T> rows_of(const std::vector<T>& x, int64_t columns, int64_t every) {
+  std::vector<T> some;
+  for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
+    if (i / columns % every == 0) some.push_back(x[i]);
+  }
+  return some;
+}
+
+void check_mlp_case(const cuda::MlpShape& shape, int64_t every = 1) {
+  const auto [rows, columns, depth] = shape;
+  const std::string what =
+      "mlp " + std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth);
+  std::mt19937_64 random(columns + depth);
+  std::vector<bf16> x = random_values<bf16>(rows * depth, 1, random);
+  const std::vector<bf16> g = random_values<bf16>(rows * depth, 1, random),
+                          w = random_values<bf16>(static_cast<int64_t>(columns) * depth, 1 / std::sqrt(depth),
+                                                  random);
+  if (rows > 1) x[(rows - 1) / every * every * depth] = rounded<bf16>(NAN);  // a row that is looked at
+  Array<bf16> dx(x), dg(g), dw(w), y(rows * columns), gradient(rows * columns);
+  const auto up = [&] {
+    y.poison();
+    require(cuda::mlp_up(shape, dx.data(), dw.data(), y.data(), nullptr), "mlp_up");
+    return y.get();
+  };
+  const std::vector<bf16> square = up();
+  expect(same_bits(square, up()) && y.guard_intact(), what + ": two runs, guard");
+  Vector want = product_rows(x, w, shape, false, every);
+  for (double& z : want) z = z < 0 ? 0 : 2 * z * z;
+  // The product is rounded before its square is, and its float32 sum before that.
+  expect_close(rows_of(square, columns, every), want, 3.2 * kHalfUlp, 1e-6, what);
+
+  const auto back = [&](Array<bf16>& target) {
+    require(cuda::mlp_down_backward(shape, dg.data(), dw.data(), y.data(), target.data(), nullptr), "back");
+    return target.get();
+  };
+  const std::vector<bf16> got = back(gradient);
+  gradient.poison();
+  expect(same_bits(got, back(gradient)) && gradient.guard_intact(), what + ": gradient, two runs, guard");
+  want = product_rows(g, w, shape, true, every);
+  const std::vector<bf16> squares = rows_of(square, columns, every);
+  for (size_t i = 0; i < want.size(); ++i) want[i] *= std::sqrt(8 * to_double(squares[i]));
+  expect_close(rows_of(got, columns, every), want, 2.2 * kHalfUlp, 1e-5, what + ": gradient");
+  expect(same_bits(got, back(y)), what + ": gradient in place");
 }
 
 void check_entropy_case(int64_t rows, int64_t vocabulary, int64_t padding, double magnitude) {
@@ -264,13 +308,13 @@ void check_entropy_case(int64_t rows, int64_t vocabulary, int64_t padding, doubl
 
 void check_rms_norm() {
   for (const int64_t width : {8, 24, 64, 768, 1024, 1032, 2048, 4104, 8192}) {
-    for (const bool fused : {false, true}) {
-      check_rms_case(7, width, 1, fused);
-      check_rms_case(33, width, 1e-30, fused);
+    for (const bool has_residual : {false, true}) {
+      check_rms_case(7, width, 1, has_residual);
+      check_rms_case(33, width, 1e-30, has_residual);
     }
   }
   check_rms_case(9, 768, 1e15, true);
-  expect(cuda::rms_norm_forward(nullptr, nullptr, nullptr, nullptr, 1, 7, nullptr) == cudaErrorInvalidValue,
+  expect(cuda::rms_norm_forward(nullptr, nullptr, nullptr, 1, 7, nullptr) == cudaErrorInvalidValue,
          "width 7");
 }
 
@@ -282,9 +326,19 @@ void check_qk_rotary() {
   check_rotary_case(130, 130, 6, 128, true);
 }
 
-void check_squared_relu() {
-  for (const int64_t count : {1, 7, 8, 8191, 8192, 100000})
-    check_relu_case(count, 0), check_relu_case(count, 1);
+void check_mlp() {
+  for (const cuda::MlpShape& shape : {cuda::MlpShape{1, 8, 8},
+                                      {5, 24, 72},
+                                      {64, 64, 64},
+                                      {300, 264, 136},
+                                      {257, 520, 768},
+                                      {130, 3072, 768}}) {
+    check_mlp_case(shape);
+  }
+  check_mlp_case({8000, 1032, 136}, 97);  // several tiles a cluster: a short depth, and a long one
+  check_mlp_case({8000, 1032, 840}, 97);
+  expect(cuda::mlp_up({8, 8, 8}, nullptr, nullptr, nullptr, nullptr) == cudaErrorInvalidValue,
+         "mlp: no matrices");
 }
 
 void check_cross_entropy() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gluon/kernels/cuda/symmetric_product_kernel.cuh"
+#include "gluon/kernels/cuda/tensor_map.h"
 
 namespace gluon::cuda {
 namespace {
@@ -13,43 +14,11 @@ using tiles::Arguments;
 using tiles::Launch;
 using tiles::Layout;
 
-using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
-
-// The driver's function without linking the driver, so that the library loads on machines without a GPU.
-EncodeTensorMap find_encode_tensor_map() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  return error == cudaSuccess && found == cudaDriverEntryPointSuccess
-             ? reinterpret_cast<EncodeTensorMap>(function)
-             : nullptr;
-}
-
 int tiles_of(int side) { return (side + tiles::kTile - 1) / tiles::kTile; }
 
 struct Extents {
   int rows, columns;
 };
-
-// A view of (count, rows, columns) in boxes of 64 x 64, swizzled as the tensor cores read them.
-cudaError_t make_map(const HalfStack& stack, int count, int rows, int columns, CUtensorMap* map) {
-  static const EncodeTensorMap encode = find_encode_tensor_map();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const bool aligned = reinterpret_cast<uintptr_t>(stack.data) % 16 == 0 && stack.row_stride % 8 == 0 &&
-                       stack.matrix_stride % 8 == 0;
-  if (stack.data == nullptr || !aligned || stack.row_stride < columns) return cudaErrorInvalidValue;
-  const int64_t matrix_stride = count == 1 ? stack.row_stride * rows : stack.matrix_stride;
-  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
-                              static_cast<cuuint64_t>(count)};
-  const cuuint64_t strides[] = {static_cast<cuuint64_t>(2 * stack.row_stride),
-                                static_cast<cuuint64_t>(2 * matrix_stride)};
-  const cuuint32_t box[] = {64, 64, 1}, steps[] = {1, 1, 1};
-  const CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, stack.data, sizes, strides, box,
-                                 steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 // The launch's operands: each different view once.
 class Operands {
@@ -58,25 +27,19 @@ class Operands {
 
   // The index of the view's map.
   cudaError_t find(const HalfStack& stack, int count, Extents extents, int8_t* index) {
-    const View view{stack.data, stack.row_stride, stack.matrix_stride, count, extents.rows, extents.columns};
+    const HalfView view{stack.data, stack.row_stride, stack.matrix_stride,
+                        count,      extents.rows,     extents.columns};
     const auto known = std::find(views_.begin(), views_.end(), view);
     *index = static_cast<int8_t>(known - views_.begin());
     if (known != views_.end()) return cudaSuccess;
     if (views_.size() == kMaxOperands) return cudaErrorInvalidValue;
     views_.push_back(view);
-    return make_map(stack, count, extents.rows, extents.columns, &launch_->maps[*index]);
+    return make_tensor_map(view, &launch_->maps[*index]);
   }
 
  private:
-  struct View {
-    const void* data;
-    int64_t row_stride, matrix_stride;
-    int count, rows, columns;
-    bool operator==(const View&) const = default;
-  };
-
   Launch* launch_;
-  std::vector<View> views_;
+  std::vector<HalfView> views_;
 };
 
 struct Shapes {
@@ -240,31 +203,6 @@ void fill_segments(const Product* products, int product_count, int clusters, Lau
   }
 }
 
-// How many clusters the current device runs at once; tiles wait for each other, so that there may not be more.
-cudaError_t resident_clusters(int* clusters) {
-  int device = 0, major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(tiles::multiply_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 tiles::kSharedBytes);
-  }
-  if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = tiles::kClusterBlocks;
-  config.blockDim = tiles::kThreads;
-  config.dynamicSmemBytes = tiles::kSharedBytes;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = tiles::kClusterBlocks;
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  error = cudaOccupancyMaxActiveClusters(clusters, tiles::multiply_tiles, &config);
-  return error == cudaSuccess && *clusters < 1 ? cudaErrorNotSupported : error;
-}
-
 }  // namespace
 
 int product_partials(int side) { return 16 * tiles::lower_tiles(tiles_of(side)); }
@@ -279,8 +217,10 @@ cudaError_t launch_products(const Product* products, int product_count, int* pro
   if (products == nullptr || progress == nullptr || product_count < 1 || product_count > kMaxProducts) {
     return cudaErrorInvalidValue;
   }
-  int clusters = 0;
-  cudaError_t error = resident_clusters(&clusters);
+  int clusters = 0;  // tiles wait for each other: there may not be more than run at once
+  cudaError_t error =
+      resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
+                        tiles::kThreads, tiles::kSharedBytes, &clusters);
   if (error != cudaSuccess) return error;
 
   Launch launch = {};

@@ -20,10 +20,6 @@ namespace gluon::cuda::tiles {
 
 __device__ __forceinline__ void produce(const Launch& launch, const Shared& shared, int rank) {
   Position position;
-  const auto acquire = [&](uint32_t bytes) {
-    hopper::barrier_wait(shared.empty_at(position), position.parity ^ 1);
-    hopper::barrier_expect(shared.full_at(position), bytes);
-  };
   const auto inputs_ready = [&](const Tile& tile) {
     const Arguments& product = launch.product[tile.product()];
     return product.wait_for == nullptr ||
@@ -42,7 +38,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
     const bool load_a = !a_is_in_b(product, tile);
 #pragma unroll 1
     for (int k = 0; k < product.depth_tiles; ++k) {
-      acquire((load_a ? 6 : 4) * kBoxBytes);
+      acquire(shared, position, (load_a ? 6 : 4) * kBoxBytes);
       const uint32_t slot = shared.slot(position), full = shared.full_at(position);
       const int depth = k * kDepth;
 #pragma unroll
@@ -68,7 +64,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
       if (!ready && number < launch.tiles && 2 * k >= product.depth_tiles) ready = inputs_ready(next);
     }
     for (int half = 0; half < (product.has_addend ? 2 : 0); ++half) {
-      acquire(4 * kBoxBytes);
+      acquire(shared, position, 4 * kBoxBytes);
 #pragma unroll 1
       for (int i = 0; i < 4; ++i) {
         hopper::load_box(shared.slot(position) + i * kBoxBytes, &launch.maps[product.d],
@@ -78,28 +74,6 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
       position.advance();
     }
   }
-}
-
-// Starts the products of one slot.
-template <int kColumns, bool kAcrossA, bool kAcrossB>
-__device__ __forceinline__ void multiply_slot(float (&acc)[128], const Shared& shared,
-                                              const Position& position, uint32_t offset_a, bool first) {
-  constexpr int kStepA = (kAcrossA ? 16 * 128 : 32) >> 4, kStepB = (kAcrossB ? 16 * 128 : 32) >> 4;
-  hopper::barrier_wait(shared.full_at(position), position.parity);
-  const uint32_t slot = shared.slot(position);
-  const uint64_t a = hopper::operand(slot + offset_a, kAcrossA);
-  const uint64_t b = hopper::operand(slot, kAcrossB);
-  hopper::products_begin();
-#pragma unroll
-  for (int step = 0; step < kDepth / 16; ++step) {
-    const bool add = !first || step > 0;
-    if constexpr (kColumns == 256) {
-      hopper::multiply_256<kAcrossA, kAcrossB>(acc, a + step * kStepA, b + step * kStepB, add);
-    } else {
-      hopper::multiply_128<kAcrossA, kAcrossB>(acc, a + step * kStepA, b + step * kStepB, add);
-    }
-  }
-  hopper::products_commit();
 }
 
 // acc += factor * addend, from 128 x 128 slots.
@@ -137,31 +111,6 @@ __device__ __forceinline__ void add_identity(float (&acc)[128], int rank, int gr
     acc[4 * block + 2 * (block % 2)] += even;
     acc[4 * block + 2 * (block % 2) + 1] += odd;
   }
-}
-
-// One tile's sum over the depth. One group of products stays in flight while the next slot is awaited, and slots are
-// released before anything else is done. The previous tile is stored meanwhile, spread over the first two thirds and not
-// by both warpgroups at once; `prepare` runs beside the last products. The store is here once per kind of
-// product: in line at three places it made the whole 1.5 % slower.
-template <int kColumns, bool kAcrossA, bool kAcrossB, typename Prepare>
-__device__ __forceinline__ void accumulate(float (&acc)[128], Pending& pending, const Shared& shared,
-                                           Position& position, uint32_t offset_a, int depth, int group,
-                                           Prepare prepare) {
-  hopper::products_fence(acc);
-  multiply_slot<kColumns, kAcrossA, kAcrossB>(acc, shared, position, offset_a, true);
-  position.advance();
-#pragma unroll 1
-  for (int k = 1; k < depth; ++k) {
-    multiply_slot<kColumns, kAcrossA, kAcrossB>(acc, shared, position, offset_a, false);
-    hopper::products_wait<1>();
-    release(shared, position.previous_slot());
-    if (pending.is_due(k - group, depth)) pending.store_next(shared, group);
-    position.advance();
-  }
-  prepare();
-  hopper::products_wait<0>();
-  hopper::products_fence(acc);
-  release(shared, position.previous_slot());
 }
 
 // 1 / (safety |C|_F^(1/2)) from the partial sums of |C|_F^2, 0 for C = 0; the same in every lane.
@@ -239,17 +188,22 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
     const int depth = product.depth_tiles;
     const bool half = is_half(product, tile, rank);
     if (product.layout == Layout::kMixed) {
-      accumulate<256, false, true>(acc, pending, shared, position, offset, depth, group, prepare);
+      accumulate<Inputs<__half, 256, false, true>>(acc, pending, shared, position, offset, depth, group,
+                                                   prepare);
     } else if (product.layout == Layout::kAlongDepth) {
       if (half) {
-        accumulate<128, false, false>(acc, pending, shared, position, offset, depth, group, prepare);
+        accumulate<Inputs<__half, 128, false, false>>(acc, pending, shared, position, offset, depth, group,
+                                                      prepare);
       } else {
-        accumulate<256, false, false>(acc, pending, shared, position, offset, depth, group, prepare);
+        accumulate<Inputs<__half, 256, false, false>>(acc, pending, shared, position, offset, depth, group,
+                                                      prepare);
       }
     } else if (half) {
-      accumulate<128, true, true>(acc, pending, shared, position, offset, depth, group, prepare);
+      accumulate<Inputs<__half, 128, true, true>>(acc, pending, shared, position, offset, depth, group,
+                                                  prepare);
     } else {
-      accumulate<256, true, true>(acc, pending, shared, position, offset, depth, group, prepare);
+      accumulate<Inputs<__half, 256, true, true>>(acc, pending, shared, position, offset, depth, group,
+                                                  prepare);
     }
     if (factors.alpha != 1) {
 #pragma unroll
@@ -265,13 +219,10 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
 __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 1, 1)
     multiply_tiles(const __grid_constant__ Launch launch) {
   extern __shared__ unsigned char memory[];
-  const Shared shared{(hopper::shared_address(memory) + 1023) & ~1023u};
+  const Shared shared(memory);
   const int rank = static_cast<int>(hopper::cluster_rank());
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages; ++i) {
-      hopper::barrier_init(shared.full_at({i, 0}), 1);
-      hopper::barrier_init(shared.empty_at({i, 0}), kClusterBlocks * 4 * kConsumers);
-    }
+    initialise(shared);
     hopper::barrier_init_fence();
   }
   hopper::cluster_barrier();

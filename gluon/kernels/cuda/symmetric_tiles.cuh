@@ -12,10 +12,9 @@
 #include <cuda.h>
 
 #include "gluon/kernels/cuda/symmetric_product.h"
+#include "gluon/kernels/cuda/tile_ring.cuh"
 
 namespace gluon::cuda::tiles {
-
-inline constexpr int kTile = 256, kBlockRows = 128, kDepth = 64;
 
 enum class Layout : int8_t { kAlongDepth, kAcrossDepth, kMixed };  // of A and B in memory; mixed: B across
 
@@ -82,11 +81,6 @@ class Tile {
 };
 
 inline constexpr int kMaxMatrices = 0x7fff;
-
-// A cluster's tiles.
-inline constexpr int kClusterBlocks = 2;
-__device__ inline int first_tile() { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
-__device__ inline int tile_stride() { return static_cast<int>(gridDim.x) / kClusterBlocks; }
 
 // `segment` is that of the caller's previous tile, 0 at first: a block's tiles have growing numbers.
 __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int& segment) {

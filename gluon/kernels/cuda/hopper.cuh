@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cuda.h>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace gluon::cuda::hopper {
 
@@ -185,6 +187,15 @@ __device__ __forceinline__ float2 unpack_half(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
 
+__device__ __forceinline__ uint32_t pack_brain(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+
+__device__ __forceinline__ float2 unpack_brain(uint32_t pair) {
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+}
+
 /// *target += (a, b), in the L2 cache; the address is divisible by 8.
 __device__ __forceinline__ void add_pair(float* target, float a, float b) {
   asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(target), "f"(a), "f"(b) : "memory");
@@ -242,40 +253,51 @@ __device__ __forceinline__ uint64_t operand(uint32_t address, bool transposed) {
 #define GLUON_ACC_64(acc, i) \
   GLUON_ACC_16(acc, i), GLUON_ACC_16(acc, i + 16), GLUON_ACC_16(acc, i + 32), GLUON_ACC_16(acc, i + 48)
 
-/// acc (64, 128) += op(A) (64, 16) op(B) (16, 128); accumulate = 0 starts from zero.
-template <int kTransposeA, int kTransposeB>
-__device__ __forceinline__ void multiply_128(float (&acc)[128], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, %67, %68;\n}\n"
-      : GLUON_ACC_64(acc, 0)
-      : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB));
+#define GLUON_REGISTERS_64                                                           \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define GLUON_MULTIPLY_128(types)                                                  \
+  asm volatile(                                                                    \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                 \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {" GLUON_REGISTERS_64 \
+      "}, "                                                                        \
+      "%64, %65, p, 1, 1, %67, %68;\n}\n"                                          \
+      : GLUON_ACC_64(acc, 0)                                                       \
+      : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB))
+#define GLUON_MULTIPLY_256(types)                                                              \
+  asm volatile(                                                                                \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"                                            \
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32." types " {" GLUON_REGISTERS_64             \
+      ", "                                                                                     \
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "       \
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "       \
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+      "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "   \
+      "%125, %126, %127}, %128, %129, p, 1, 1, %131, %132;\n}\n"                               \
+      : GLUON_ACC_64(acc, 0), GLUON_ACC_64(acc, 64)                                            \
+      : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB))
+
+/// acc (64, columns) += op(A) (64, 16) op(B) (16, columns) of __half or __nv_bfloat16; accumulate = 0 starts from zero.
+template <typename Element, int kColumns, int kTransposeA, int kTransposeB>
+__device__ __forceinline__ void multiply(float (&acc)[128], uint64_t a, uint64_t b, int accumulate) {
+  static_assert(kColumns == 128 || kColumns == 256);
+  constexpr bool kBrain = std::is_same_v<Element, __nv_bfloat16>;
+  if constexpr (kColumns == 256 && kBrain) {
+    GLUON_MULTIPLY_256("bf16.bf16");
+  } else if constexpr (kColumns == 256) {
+    GLUON_MULTIPLY_256("f16.f16");
+  } else if constexpr (kBrain) {
+    GLUON_MULTIPLY_128("bf16.bf16");
+  } else {
+    GLUON_MULTIPLY_128("f16.f16");
+  }
 }
 
-/// acc (64, 256) += op(A) (64, 16) op(B) (16, 256); accumulate = 0 starts from zero.
-template <int kTransposeA, int kTransposeB>
-__device__ __forceinline__ void multiply_256(float (&acc)[128], uint64_t a, uint64_t b, int accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-      "%128, %129, p, 1, 1, %131, %132;\n}\n"
-      : GLUON_ACC_64(acc, 0), GLUON_ACC_64(acc, 64)
-      : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposeA), "n"(kTransposeB));
-}
-
+#undef GLUON_MULTIPLY_256
+#undef GLUON_MULTIPLY_128
+#undef GLUON_REGISTERS_64
 #undef GLUON_ACC_64
 #undef GLUON_ACC_16
 #undef GLUON_ACC_4

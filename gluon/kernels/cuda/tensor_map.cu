@@ -1,0 +1,64 @@
+#include "gluon/kernels/cuda/tensor_map.h"
+
+namespace gluon::cuda {
+namespace {
+
+using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
+
+// The driver's function without linking the driver, so that the library loads on machines without a GPU.
+EncodeTensorMap find_encode_tensor_map() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  return error == cudaSuccess && found == cudaDriverEntryPointSuccess
+             ? reinterpret_cast<EncodeTensorMap>(function)
+             : nullptr;
+}
+
+}  // namespace
+
+cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map) {
+  static const EncodeTensorMap encode = find_encode_tensor_map();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const bool aligned = reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.row_stride % 8 == 0 &&
+                       (view.count == 1 || view.matrix_stride % 8 == 0);
+  if (view.data == nullptr || !aligned || view.row_stride < view.columns) return cudaErrorInvalidValue;
+  const int64_t matrix_stride = view.count == 1 ? view.row_stride * view.rows : view.matrix_stride;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(view.columns), static_cast<cuuint64_t>(view.rows),
+                              static_cast<cuuint64_t>(view.count)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(2 * view.row_stride),
+                                static_cast<cuuint64_t>(2 * matrix_stride)};
+  const cuuint32_t box[] = {64, 64, 1}, steps[] = {1, 1, 1};
+  // Nothing is computed on the way: bfloat16 travels as well.
+  const CUresult result =
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(view.data), sizes, strides, box,
+             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t resident_clusters(const void* kernel, int blocks, int threads, int shared_bytes, int* clusters) {
+  int device = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  }
+  if (error != cudaSuccess) return error;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = blocks;
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  error = cudaOccupancyMaxActiveClusters(clusters, kernel, &config);
+  return error == cudaSuccess && *clusters < 1 ? cudaErrorNotSupported : error;
+}
+
+}  // namespace gluon::cuda

@@ -1,0 +1,29 @@
+// Stacks of half precision matrices as Hopper's copy engine sees them.
+
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace gluon::cuda {
+
+/// (count, rows, columns) entries of two bytes, rows contiguous. The address must be divisible by 16, both strides (in
+/// entries) by 8; one matrix needs no matrix_stride.
+struct HalfView {
+  const void* data = nullptr;
+  int64_t row_stride = 0, matrix_stride = 0;
+  int count = 1, rows = 0, columns = 0;
+  bool operator==(const HalfView&) const = default;
+};
+
+/// In boxes of 64 x 64, swizzled as the tensor cores read them. cudaErrorInvalidValue where the view is not as above,
+/// cudaErrorNotSupported where the driver is too old.
+cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map);
+
+/// How many clusters of `blocks` blocks of this kernel the current device runs at once. cudaErrorNotSupported below
+/// compute capability 9.0 and above it.
+cudaError_t resident_clusters(const void* kernel, int blocks, int threads, int shared_bytes, int* clusters);
+
+}  // namespace gluon::cuda
