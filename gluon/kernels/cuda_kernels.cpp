@@ -6,6 +6,7 @@
 
 #include "gluon/check.h"
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/embedding_gradient.h"
 #include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
@@ -234,6 +235,29 @@ at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, st
                                      .gradient = scale.has_value()};
   check(cuda::cross_entropy(arguments, stream()), "cross_entropy");
   return losses;
+}
+
+at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
+                              const at::Tensor& gradient) {
+  const c10::cuda::CUDAGuard guard(head.device());
+  const auto [sorted, order] = at::sort(tokens.to(at::kInt), std::optional(/*stable=*/true), /*dim=*/0);
+  const at::Tensor out = at::empty_like(head);
+  const at::Tensor firsts = at::empty({head.size(0) + 1}, sorted.options());
+  const at::Tensor sums = at::empty({cuda::embedding_chunks(tokens.size(0)), head.size(1)}, head.options());
+  check(cuda::embedding_gradient({.tokens = static_cast<int>(tokens.size(0)),
+                                  .vocabulary = static_cast<int>(head.size(0)),
+                                  .width = static_cast<int>(head.size(1)),
+                                  .sorted = sorted.data_ptr<int>(),
+                                  .order = order.data_ptr<int64_t>(),
+                                  .gradient = data(gradient),
+                                  .head = head.data_ptr<float>(),
+                                  .scale = scale.data_ptr<float>(),
+                                  .out = out.data_ptr<float>(),
+                                  .firsts = firsts.data_ptr<int>(),
+                                  .sums = sums.data_ptr<float>()},
+                                 stream()),
+        "embedding_gradient");
+  return out;
 }
 
 }  // namespace gluon::kernels

@@ -87,4 +87,9 @@ at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_r
 /// their gradient times it.
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale);
 
+/// The gradient of an embedding (v, width) that is the head, too: `scale`, one float32 on the device, times `head`, and
+/// the rows of `gradient` (n, width), bfloat16, at their tokens (n).
+at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
+                              const at::Tensor& gradient);
+
 }  // namespace gluon::kernels

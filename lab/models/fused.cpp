@@ -10,6 +10,9 @@
 
 #include "lab/models/attention.h"
 
+#define GLUON_TORCH_AT_LEAST_2_8 \
+  (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8))
+
 namespace gluon::lab {
 namespace {
 
@@ -20,11 +23,47 @@ using torch::autograd::variable_list;
 // (B, T, n) or (N, n) -> (N, n)
 at::Tensor rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-at::Tensor half(const at::Tensor& parameter) { return parameter.to(at::kBFloat16); }
+// targets[i] <- sources[i], in one launch where LibTorch can.
+void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
+#if GLUON_TORCH_AT_LEAST_2_8
+  at::_foreach_copy_(targets, sources);
+#else
+  for (std::size_t i = 0; i < targets.size(); ++i) targets[i].copy_(sources[i]);
+#endif
+}
+
+// The parameters in bfloat16. The functions below take both: they compute with these, and their gradients are those of
+// the float32 ones.
+struct Rounded {
+  struct Block {
+    at::Tensor qkv;  // (3 width, width)
+    at::Tensor projection, up, down;
+  };
+  at::Tensor embedding;
+  std::vector<Block> blocks;
+
+  Rounded(const at::Tensor& exact, const std::vector<NanoGptBlock>& exact_blocks) {
+    const at::NoGradGuard no_grad;
+    const auto half_like = [](const at::Tensor& x) { return at::empty_like(x, at::kBFloat16); };
+    embedding = half_like(exact);
+    std::vector<at::Tensor> targets{embedding}, sources{exact};
+    for (const NanoGptBlock& block : exact_blocks) {
+      const int64_t width = block.query.size(1);
+      const at::Tensor qkv = at::empty({3 * width, width}, embedding.options());
+      const std::vector<at::Tensor> thirds = qkv.chunk(3);
+      blocks.push_back({qkv, half_like(block.projection), half_like(block.up), half_like(block.down)});
+      const Block& b = blocks.back();
+      targets.insert(targets.end(), {thirds[0], thirds[1], thirds[2], b.projection, b.up, b.down});
+      sources.insert(sources.end(),
+                     {block.query, block.key, block.value, block.projection, block.up, block.down});
+    }
+    copy_all(targets, sources);
+  }
+};
 
 // The gradient of a float32 weight from that of x weight^T, both bfloat16.
 at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8)
+#if GLUON_TORCH_AT_LEAST_2_8
   return at::mm(gradient.t(), x, at::kFloat);
 #else
   return at::mm(gradient.t(), x).to(at::kFloat);
@@ -37,58 +76,37 @@ kernels::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, cons
   return kernels::rms_norm(x);
 }
 
-// The gradient of the residual stream from that of the stream and that of its norm.
+// The gradient of the residual stream from that of the stream, gradients[0], and that of its norm.
 at::Tensor stream_gradient(const kernels::RmsNorm& norm, const variable_list& gradients) {
   const at::Tensor past = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
   return kernels::rms_norm_backward(norm, gradients[1].contiguous(), past);
 }
 
-// Tokens (B, T) -> the residual stream (B, T, width) and its norm. `rounded` is the embedding in bfloat16.
+// Tokens (B, T) -> the residual stream (B, T, width) and its norm; and for HeadLoss the embedding and a factor of 1: the
+// gradients it sends to both come back here, where they and the tokens' become one in a single pass.
 struct Embed : Function<Embed> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& embedding,
-                               const at::Tensor& rounded, const at::Tensor& tokens) {
-    const at::Tensor x = at::embedding(rounded, tokens);
+  static variable_list forward(AutogradContext* context, const at::Tensor& exact, const at::Tensor& embedding,
+                               const at::Tensor& tokens) {
+    const at::Tensor x = at::embedding(embedding, tokens);
     const auto [normed, inverse] = kernels::rms_norm(x);
     context->save_for_backward({tokens, normed, inverse});
-    context->saved_data["vocabulary"] = embedding.size(0);
-    return {x, normed};
+    return {x, normed, exact, at::ones({}, exact.options())};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor gradient = stream_gradient({saved[1], saved[2]}, gradients).to(at::kFloat);
-    return {at::embedding_dense_backward(gradient, saved[0], context->saved_data["vocabulary"].toInt(),
-                                         /*padding_idx=*/-1, /*scale_grad_by_freq=*/false),
-            {},
-            {}};
-  }
-};
-
-// x + heads weight^T in place of x, and its norm.
-struct Project : Function<Project> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& heads,
-                               const at::Tensor& weight) {
-    const at::Tensor rounded = half(weight);
-    const auto [normed, inverse] = add_product_(x, heads, rounded);
-    context->mark_dirty({x});
-    context->save_for_backward({heads, rounded, normed, inverse});
-    return {x, normed};
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor &heads = saved[0], &weight = saved[1];
-    const at::Tensor gradient = stream_gradient({saved[2], saved[3]}, gradients);
-    return {gradient, at::mm(rows(gradient), weight).view(heads.sizes()),
-            weight_gradient(rows(gradient), rows(heads))};
+    const at::Tensor gradient = stream_gradient({saved[1], saved[2]}, gradients);
+    const at::Tensor &head = gradients[2], &factor = gradients[3];
+    return {kernels::embedding_gradient(head, factor, saved[0].flatten(), rows(gradient)), {}, {}};
   }
 };
 
 // y (B, T, width) -> queries, keys, values (B, heads, T, D), ready for attention.
 struct QkvRotary : Function<QkvRotary> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& query,
-                               const at::Tensor& key, const at::Tensor& value, const at::Tensor& cos,
-                               const at::Tensor& sin, int64_t heads) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& y,
+                               const at::Tensor& /*exact query*/, const at::Tensor& /*exact key*/,
+                               const at::Tensor& /*exact value*/, const at::Tensor& weight,
+                               const at::Tensor& cos, const at::Tensor& sin, int64_t heads) {
     const int64_t dimension = y.size(2) / heads;
-    const at::Tensor weight = half(at::cat({query, key, value}));
     const at::Tensor qkv = at::linear(y, weight).view({y.size(0), y.size(1), 3, heads, dimension});
     const at::Tensor inverse_rms = kernels::qk_rotary_(qkv, {cos, sin, heads});
     context->save_for_backward({y, weight, qkv, inverse_rms, cos, sin});
@@ -107,52 +125,73 @@ struct QkvRotary : Function<QkvRotary> {
         kernels::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary)
             .view({-1, weight.size(0)});
     const std::vector<at::Tensor> weights = weight_gradient(gradient, rows(y)).chunk(3);
-    return {at::mm(gradient, weight).view(y.sizes()), weights[0], weights[1], weights[2], {}, {}, {}};
+    const at::Tensor y_gradient = at::mm(gradient, weight).view(y.sizes());
+    return {y_gradient, weights[0], weights[1], weights[2], {}, {}, {}, {}};
+  }
+};
+
+// x + heads weight^T in place of x, and its norm.
+struct Project : Function<Project> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& heads,
+                               const at::Tensor& /*exact*/, const at::Tensor& weight) {
+    const auto [normed, inverse] = add_product_(x, heads, weight);
+    context->mark_dirty({x});
+    context->save_for_backward({heads, weight, normed, inverse});
+    return {x, normed};
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &heads = saved[0], &weight = saved[1];
+    const at::Tensor gradient = stream_gradient({saved[2], saved[3]}, gradients);
+    const at::Tensor heads_gradient = at::mm(rows(gradient), weight).view(heads.sizes());
+    return {gradient, heads_gradient, weight_gradient(rows(gradient), rows(heads)), {}};
   }
 };
 
 // x + 2 relu(y up^T)^2 down^T in place of x, and its norm; y is the norm before.
 struct Mlp : Function<Mlp> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
+                               const at::Tensor& /*exact up*/, const at::Tensor& /*exact down*/,
                                const at::Tensor& up, const at::Tensor& down) {
-    const at::Tensor half_up = half(up), half_down = half(down);
-    const at::Tensor hidden = kernels::mlp_up(y, half_up);
-    const auto [normed, inverse] = add_product_(x, hidden, half_down);
+    const at::Tensor hidden = kernels::mlp_up(y, up);
+    const auto [normed, inverse] = add_product_(x, hidden, down);
     context->mark_dirty({x});
     context->set_materialize_grads(false);  // nobody reads the last x
-    context->save_for_backward({y, half_up, half_down, hidden, normed, inverse});
+    context->save_for_backward({y, up, down, hidden, normed, inverse});
     return {x, normed};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], square = rows(saved[3]);
+    const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], hidden = rows(saved[3]);
     const at::Tensor past = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(past);
-    const at::Tensor hidden_gradient = kernels::mlp_down_backward(gradient, down, square);
-    return {past, at::mm(hidden_gradient, up).view(y.sizes()), weight_gradient(hidden_gradient, rows(y)),
-            weight_gradient(gradient, square)};
+    const at::Tensor hidden_gradient = kernels::mlp_down_backward(gradient, down, hidden);
+    const at::Tensor y_gradient = at::mm(hidden_gradient, up).view(y.sizes());
+    return {past, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden),
+            {},   {}};
   }
 };
 
 // Mean cross-entropy of y embedding^T. With `differentiate` both gradients are made at once, while the logits are there.
+// The loss may have been divided by the number of batches: its gradient is the factor of both then.
 struct HeadLoss : Function<HeadLoss> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*embedding*/,
-                            const at::Tensor& rounded, const at::Tensor& targets, bool differentiate) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*exact*/,
+                            const at::Tensor& /*factor*/, const at::Tensor& embedding,
+                            const at::Tensor& targets, bool differentiate) {
     const at::Tensor features = rows(y);
-    const at::Tensor logits = at::mm(features, rounded.t());
+    const at::Tensor logits = at::mm(features, embedding.t());
     const auto scale =
         differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
     const at::Tensor losses = kernels::cross_entropy_(logits, targets.flatten(), scale);
     if (differentiate) {
       context->save_for_backward(
-          {at::mm(logits, rounded).view(y.sizes()), weight_gradient(logits, features)});
+          {at::mm(logits, embedding).view(y.sizes()), weight_gradient(logits, features)});
     }
     return losses.mean();
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    // The loss may have been divided by the number of batches: its gradient is not 1 then.
-    const at::Tensor& scale = gradients[0];
-    return {saved[0] * scale.to(saved[0].scalar_type()), saved[1] * scale, {}, {}, {}};
+    const at::Tensor& factor = gradients[0];
+    return {saved[0] * factor.to(saved[0].scalar_type()), saved[1], factor, {}, {}, {}};
   }
 };
 
@@ -166,16 +205,21 @@ kernels::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimen
 
 at::Tensor fused_loss(const at::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
                       const kernels::Rotary& rotary, const at::Tensor& inputs, const at::Tensor& targets) {
-  const at::Tensor rounded = half(embedding.detach());
-  variable_list stream = Embed::apply(embedding, rounded, inputs);  // and its norm, (B, T, width)
-  for (const NanoGptBlock& block : blocks) {
-    const variable_list heads = QkvRotary::apply(stream[1], block.query, block.key, block.value, rotary.cos,
-                                                 rotary.sin, rotary.heads);
+  const Rounded rounded(embedding, blocks);
+  const variable_list start = Embed::apply(embedding, rounded.embedding, inputs);
+  variable_list stream = start;  // x and its norm, (B, T, width)
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const NanoGptBlock& exact = blocks[i];
+    const Rounded::Block& block = rounded.blocks[i];
+    const variable_list heads = QkvRotary::apply(stream[1], exact.query, exact.key, exact.value, block.qkv,
+                                                 rotary.cos, rotary.sin, rotary.heads);
     const at::Tensor mixed = causal_attention(heads[0], heads[1], heads[2]);  // (B, heads, T, D)
-    stream = Project::apply(stream[0], mixed.transpose(1, 2).reshape(stream[1].sizes()), block.projection);
-    stream = Mlp::apply(stream[0], stream[1], block.up, block.down);
+    stream = Project::apply(stream[0], mixed.transpose(1, 2).reshape(stream[1].sizes()), exact.projection,
+                            block.projection);
+    stream = Mlp::apply(stream[0], stream[1], exact.up, exact.down, block.up, block.down);
   }
-  return HeadLoss::apply(stream[1], embedding, rounded, targets, at::GradMode::is_enabled());
+  return HeadLoss::apply(stream[1], start[2], start[3], rounded.embedding, targets,
+                         at::GradMode::is_enabled());
 }
 
 }  // namespace gluon::lab

@@ -1,8 +1,8 @@
 // fused_check [check|speed]: both without an argument. Exits 1 when a check fails.
 //
 //   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/fused_check*.cu
-//     gluon/kernels/cuda/{momentum,update,sign_update,rms_norm,qk_rotary,cross_entropy,mlp_product,
-//     tensor_map}.cu
+//     gluon/kernels/cuda/{momentum,update,sign_update,rms_norm,qk_rotary,cross_entropy,embedding_gradient,
+//     mlp_product,tensor_map}.cu
 
 #include "tests/kernels/fused_check.h"
 
@@ -51,6 +51,7 @@ void check_everything() {
   check("qk_rotary", check_qk_rotary);
   check("mlp", check_mlp);
   check("cross_entropy", check_cross_entropy);
+  check("embedding", check_embedding_gradient);
   check("graph", check_graph);
 }
 

@@ -149,6 +149,7 @@ void check_rms_norm();
 void check_qk_rotary();
 void check_mlp();
 void check_cross_entropy();
+void check_embedding_gradient();
 void check_graph();
 void measure_speed();
 

@@ -2,8 +2,10 @@
 // Median of 20 runs, each after the L2 cache was filled with something else.
 
 #include <algorithm>
+#include <numeric>
 
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/embedding_gradient.h"
 #include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
@@ -211,11 +213,17 @@ void measure_training(Clock& clock) {
     return cuda::qk_rotary_forward(shape, {packed.data(), 3 * width}, {packed.data() + width, 3 * width},
                                    {x.data(), width}, {y.data(), width}, inverse.data(), nullptr);
   });
-  const cuda::RotaryGradients gradients{{x.data(), width},   {y.data(), width}, inverse.data(),
-                                        {out.data(), width}, {d.data(), width}, {}};
+  cuda::RotaryGradients gradients{{x.data(), width},   {y.data(), width}, inverse.data(),
+                                  {out.data(), width}, {d.data(), width}, {}};
   clock.row("qk_rotary backward", "32768 x 2 x 6 x 128", 12 * n, [&] {
     return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
                                     {dpacked.data() + width, 3 * width}, {}, nullptr);
+  });
+  gradients.dvalue = {packed.data(), width};
+  clock.row("  with the values", "32768 x 3 x 6 x 128", 16 * n, [&] {
+    return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
+                                    {dpacked.data() + width, 3 * width},
+                                    {dpacked.data() + 2 * width, 3 * width}, nullptr);
   });
   Random<bf16> dup(4 * size), act(4 * size);
   Random<bf16> weight(4 * width * width);
@@ -224,6 +232,32 @@ void measure_training(Clock& clock) {
             [&] { return cuda::mlp_up(wide, x.data(), weight.data(), act.data(), nullptr); });
   clock.row("mlp down backward", "32768 x 768 x 3072", 18 * n, [&] {
     return cuda::mlp_down_backward(wide, x.data(), weight.data(), act.data(), dup.data(), nullptr);
+  });
+}
+
+// Tokens as frequent as a text's: the k-th as 1 / k, shuffled.
+void measure_embedding_gradient(Clock& clock) {
+  const int vocabulary = 50304, width = 768;
+  std::mt19937_64 random(1);
+  std::vector<int> tokens(kTokens);
+  for (int& token : tokens) {
+    token = static_cast<int>(std::pow(vocabulary, std::uniform_real_distribution<double>()(random))) - 1;
+  }
+  std::sort(tokens.begin(), tokens.end());
+  std::vector<int64_t> order(kTokens);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  Array<int> sorted(tokens);
+  Array<int64_t> places(order);
+  Random<bf16> gradient(kTokens * width);
+  Random<float> head(static_cast<size_t>(vocabulary) * width), scale(1), out(head.size()),
+      sums(cuda::embedding_chunks(kTokens) * width);
+  Array<int> firsts(vocabulary + 1);
+  clock.row("embedding_gradient", "32768 to 50304 x 768", 8.0 * head.size() + 2.0 * gradient.size(), [&] {
+    return cuda::embedding_gradient(
+        {static_cast<int>(kTokens), vocabulary, width, sorted.data(), places.data(), gradient.data(),
+         head.data(), scale.data(), out.data(), firsts.data(), sums.data()},
+        nullptr);
   });
 }
 
@@ -264,6 +298,7 @@ void measure_speed() {
   measure_layers(clock, 24, 2048, 8192);
   measure_embedding(clock);
   measure_training(clock);
+  measure_embedding_gradient(clock);
   measure_entropy(clock, 50304, 50304, "32768 x 50304");
   measure_entropy(clock, 50257, 50304, "32768 x 50257 + 47");
   measure_entropy(clock, 50257, 50257, "32768 x 50257");

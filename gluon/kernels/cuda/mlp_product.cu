@@ -42,7 +42,7 @@ __device__ __forceinline__ float relu(float x) { return x < 0 ? 0 : x; }  // NaN
 
 __device__ __forceinline__ float root(float x) {
   float result;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
@@ -67,9 +67,10 @@ class Pending {
 
   __device__ __forceinline__ bool has_box() const { return box_ < kBoxes; }
 
-  // Whether a box is to be stored after `done` of `all` products: all of them after two thirds.
+  // Whether a box is to be stored after `done` of `all` products: all of them after two thirds. On the way back none is
+  // at once, since y's entries are still on theirs.
   __device__ __forceinline__ bool is_due(int done, int all) const {
-    return has_box() && 6 * done >= box_ * all;
+    return has_box() && 6 * done >= (box_ + kBackward) * all;
   }
 
   __device__ __forceinline__ void take(const float (&acc)[128], const Shared& shared, int group, int row,

@@ -16,6 +16,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kForwardHeads = 3;
 constexpr int kBackwardHeads = 2;
+constexpr int kCopies = 6;  // halves of heads of the values' gradients
 
 struct Angles {
   Pack<4> cos[2], sin[2];
@@ -122,9 +123,16 @@ __global__ void __launch_bounds__(kThreads)
   if (blockIdx.y == 2) {
     const __nv_bfloat16* from = gradients.dvalue.data + token * gradients.dvalue.token_stride + lane * 8;
     __nv_bfloat16* to = dvalue.data + token * dvalue.token_stride + lane * 8;
-#pragma unroll 4
-    for (int i = 0; i < 2 * heads && active; ++i) {
-      *reinterpret_cast<uint4*>(to + i * half) = *reinterpret_cast<const uint4*>(from + i * half);
+    for (int first = 0; first < 2 * heads && active; first += kCopies) {
+      Packed<8, __nv_bfloat16> packed[kCopies];
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        if (first + i < 2 * heads) packed[i] = load_packed<8>(from + (first + i) * half);
+      }
+#pragma unroll
+      for (int i = 0; i < kCopies; ++i) {
+        if (first + i < 2 * heads) *reinterpret_cast<uint4*>(to + (first + i) * half) = packed[i].bits;
+      }
     }
     return;
   }
