@@ -15,7 +15,8 @@ void check_case(int tokens, int vocabulary, int width) {
                            std::to_string(vocabulary) + "x" + std::to_string(width);
   std::mt19937_64 random(tokens + width);
   std::vector<int> token(tokens);
-  for (int& t : token) t = random() % 3 == 0 ? std::min(3, vocabulary - 1) : static_cast<int>(random() % vocabulary);
+  for (int& t : token)
+    t = random() % 3 == 0 ? std::min(3, vocabulary - 1) : static_cast<int>(random() % vocabulary);
   std::vector<int64_t> order(tokens);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return token[a] < token[b]; });
@@ -33,10 +34,10 @@ void check_case(int tokens, int vocabulary, int width) {
       sums(cuda::embedding_chunks(tokens) * width);
   Array<int> firsts(vocabulary + 1);
   const auto run = [&](Array<float>& target) {
-    require(cuda::embedding_gradient({tokens, vocabulary, width, d_sorted.data(), d_order.data(),
-                                      d_gradient.data(), d_head.data(), d_scale.data(), target.data(),
-                                      firsts.data(), sums.data()},
-                                     nullptr),
+    require(cuda::embedding_gradient(
+                {tokens, vocabulary, width, d_sorted.data(), d_order.data(), d_gradient.data(), d_head.data(),
+                 d_scale.data(), target.data(), firsts.data(), sums.data()},
+                nullptr),
             "embedding_gradient");
     return target.get();
   };
@@ -64,8 +65,9 @@ void check_embedding_gradient() {
   check_case(100, 3, 264);
   check_case(333, 17, 256);
   check_case(2000, 1001, 768);
-  expect(cuda::embedding_gradient({.tokens = 1, .vocabulary = 1, .width = 7}, nullptr) == cudaErrorInvalidValue,
-         "embedding_gradient: width 7");
+  expect(
+      cuda::embedding_gradient({.tokens = 1, .vocabulary = 1, .width = 7}, nullptr) == cudaErrorInvalidValue,
+      "embedding_gradient: width 7");
 }
 
 }  // namespace gluon::fused_check
