@@ -162,7 +162,7 @@ at::Tensor mlp_up(const at::Tensor& x, const at::Tensor& weight) {
 
 at::Tensor mlp_down_backward(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& square) {
   const c10::cuda::CUDAGuard guard(square.device());
-  const cuda::MlpShape shape{square.size(0), static_cast<int>(weight.size(1)),
+  const cuda::MlpShape shape{square.numel() / weight.size(1), static_cast<int>(weight.size(1)),
                              static_cast<int>(weight.size(0))};
   const at::Tensor out = at::empty_like(square);
   check(cuda::mlp_down_backward(shape, data(gradient), data(weight), data(square), data(out), stream()),

@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
@@ -55,9 +54,9 @@ void update_parameters(float* const* parameters, const at::Tensor& directions, c
 
 // The trainer's step, bfloat16 with float32 arithmetic. Rows are contiguous.
 
-/// x (..., width) with its rows' inverse rms, float32: x times it, or the gradient of x.
 struct RmsNorm {
-  at::Tensor normed, inverse;
+  at::Tensor normed;   // x / rms(x) (..., width)
+  at::Tensor inverse;  // 1 / rms(x) of every row, float32
 };
 RmsNorm rms_norm(const at::Tensor& x);
 

@@ -5,7 +5,6 @@
 #include <torch/autograd.h>
 #include <torch/version.h>
 
-#include <tuple>
 #include <vector>
 
 #include "lab/models/attention.h"
@@ -72,7 +71,7 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
 
 // x <- x + input weight^T inside the product, then its norm.
 kernels::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
-  rows(x).addmm_(rows(input), weight.t());
+  x.view({-1, x.size(-1)}).addmm_(rows(input), weight.t());
   return kernels::rms_norm(x);
 }
 
@@ -82,8 +81,8 @@ at::Tensor stream_gradient(const kernels::RmsNorm& norm, const variable_list& gr
   return kernels::rms_norm_backward(norm, gradients[1].contiguous(), past);
 }
 
-// Tokens (B, T) -> the residual stream (B, T, width) and its norm; and for HeadLoss the embedding and a factor of 1: the
-// gradients it sends to both come back here, where they and the tokens' become one in a single pass.
+// Tokens (B, T) -> the residual stream (B, T, width) and its norm; and for HeadLoss the embedding and a factor of 1:
+// the gradients it sends to both come back here, where they and the tokens' become one in a single pass.
 struct Embed : Function<Embed> {
   static variable_list forward(AutogradContext* context, const at::Tensor& exact, const at::Tensor& embedding,
                                const at::Tensor& tokens) {
@@ -171,8 +170,8 @@ struct Mlp : Function<Mlp> {
   }
 };
 
-// Mean cross-entropy of y embedding^T. With `differentiate` both gradients are made at once, while the logits are there.
-// The loss may have been divided by the number of batches: its gradient is the factor of both then.
+// Mean cross-entropy of y embedding^T. With `differentiate` both gradients are made at once, while the logits are
+// there. The loss may have been divided by the number of batches: its gradient is the factor of both then.
 struct HeadLoss : Function<HeadLoss> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*exact*/,
                             const at::Tensor& /*factor*/, const at::Tensor& embedding,
@@ -191,7 +190,10 @@ struct HeadLoss : Function<HeadLoss> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& factor = gradients[0];
-    return {saved[0] * factor.to(saved[0].scalar_type()), saved[1], factor, {}, {}, {}};
+    at::Tensor y_gradient = at::empty_like(saved[0]);
+    at::mul_out(y_gradient, saved[0],
+                factor.view({1}));  // in float32, as the factor is: a vector counts, no scalar
+    return {y_gradient, saved[1], factor, {}, {}, {}};
   }
 };
 

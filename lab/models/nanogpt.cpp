@@ -107,12 +107,16 @@ at::Tensor NanoGpt::attend(const Block& block, const at::Tensor& x) {
   return at::linear(mixed.reshape(x.sizes()), block.projection);
 }
 
-at::Tensor NanoGpt::features(const at::Tensor& tokens) {
+void NanoGpt::check_inputs(const at::Tensor& tokens) const {
   GLUON_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong && tokens.size(1) > 0,
               "NanoGpt: expected tokens (B, T) int64, got ", tokens.scalar_type(), " ", tokens.sizes());
   GLUON_CHECK(tokens.size(1) <= options_.context, "NanoGpt: got ", tokens.size(1),
               " tokens in a sequence, the context is ", options_.context);
   check_tokens(tokens, "input", options_.vocabulary);
+}
+
+at::Tensor NanoGpt::features(const at::Tensor& tokens) {
+  check_inputs(tokens);
   at::Tensor x = at::embedding(embedding_, tokens);  // (B, T, width)
   for (const Block& block : blocks_) {
     x = x + attend(block, rms_norm(x));
@@ -136,6 +140,7 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
               batch.targets.sizes());
   check_tokens(batch.targets, "target", options_.vocabulary);
   if (fused_ && label_smoothing == 0) {
+    check_inputs(batch.inputs);
     return fused_loss(embedding_, blocks_, rotary_, batch.inputs, batch.targets);
   }
   return at::cross_entropy_loss(forward(batch.inputs).flatten(0, 1), batch.targets.flatten(), /*weight=*/{},
@@ -143,7 +148,9 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
 }
 
 bool NanoGpt::set_compute_type(at::ScalarType type) {
-  const bool fits = options_.width % 8 == 0 && options_.head_dimension() % 16 == 0;
+  // What rms_norm.h and qk_rotary.h take.
+  const bool fits = options_.width % 8 == 0 && options_.width <= 8192 &&
+                    options_.head_dimension() % 16 == 0 && options_.head_dimension() <= 512;
   fused_ = type == at::kBFloat16 && fits && kernels::available(embedding_);
   if (fused_) {
     rotary_ = make_rotary(options_.context, options_.heads, options_.head_dimension(), embedding_.device());

@@ -73,6 +73,7 @@ class NanoGpt : public Model {
   const NanoGptOptions& options() const { return options_; }
 
  private:
+  void check_inputs(const torch::Tensor& tokens) const;
   using Block = NanoGptBlock;
 
   torch::Tensor attend(const Block& block, const torch::Tensor& x);

@@ -43,7 +43,8 @@ void check_case(int tokens, int vocabulary, int width) {
   };
   const std::vector<float> got = run(out);
   out.poison();
-  expect(same_bits(got, run(out)) && out.guard_intact(), what + ": two runs, guard");
+  expect(same_bits(got, run(out)) && out.guard_intact() && sums.guard_intact() && firsts.guard_intact(),
+         what + ": two runs, guards");
   std::vector<double> want(size), sizes(size);
   for (size_t i = 0; i < size; ++i) want[i] = double{scale} * head[i], sizes[i] = std::abs(want[i]);
   for (int t = 0; t < tokens; ++t) {
@@ -63,11 +64,25 @@ void check_embedding_gradient() {
   check_case(0, 5, 8);
   check_case(1, 1, 8);
   check_case(100, 3, 264);
+  check_case(70, 9, 388);
+  check_case(500, 40, 1032);
   check_case(333, 17, 256);
   check_case(2000, 1001, 768);
-  expect(
-      cuda::embedding_gradient({.tokens = 1, .vocabulary = 1, .width = 7}, nullptr) == cudaErrorInvalidValue,
-      "embedding_gradient: width 7");
+  Array<float> floats(64);
+  Array<int> firsts(2);
+  const auto refused = [&](int tokens, int width) {
+    return cuda::embedding_gradient({.tokens = tokens,
+                                     .vocabulary = 1,
+                                     .width = width,
+                                     .head = floats.data(),
+                                     .scale = floats.data(),
+                                     .out = floats.data(),
+                                     .firsts = firsts.data()},
+                                    nullptr) == cudaErrorInvalidValue;
+  };
+  expect(!refused(0, 8) && refused(0, 7) && refused(1, 8),
+         "embedding_gradient: width 7, tokens without gradients");
+  require(cudaDeviceSynchronize(), "embedding_gradient");
 }
 
 }  // namespace gluon::fused_check

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "gluon/kernels/cuda/cross_entropy.h"
+#include "gluon/kernels/cuda/embedding_gradient.h"
 #include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/qk_rotary.h"
@@ -27,12 +28,15 @@ struct Sequence {
   Array<float> g{random_values<float>(kCount * kSize, 1, random)}, m{kCount * kSize}, x{kCount * kSize},
       weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}},
       angles{random_values<float>(kTokens * kDimension / 2, 1, random)}, inverse{kTokens * 2 * kHeads},
-      losses{kTokens}, norms{kTokens};
+      losses{kTokens}, norms{kTokens}, head{random_values<float>(kVocabulary * kWidth, 1, random)},
+      embedding{kVocabulary * kWidth}, sums{static_cast<size_t>(cuda::embedding_chunks(kTokens) * kWidth)};
   Array<__half> d{kCount * kSize};
   Array<bf16> copies{kCount * kSize}, s{kTokens * kWidth},
       wide{random_values<bf16>(kWidth * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
-      k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary};
-  Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)};
+      k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary}, dact{kTokens * kWidth},
+      dq{kTokens * kWidth}, dk{kTokens * kWidth}, ds{kTokens * kWidth};
+  Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)}, order{std::vector<int64_t>(kTokens, 3)};
+  Array<int> sorted{std::vector<int>(kTokens, 17)}, firsts{kVocabulary + 1};
   Array<double> gradient_squares{static_cast<size_t>(kCount * cuda::gradient_partials(kSize))};
   Array<double> momentum_squares{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
   Array<cuda::ScalePair> scales{kCount};
@@ -55,6 +59,8 @@ struct Sequence {
   void restore() {
     m.set(first_m), x.set(first_x), s.set(first_s), logits.set(first_logits);
     d.poison(), copies.poison(), out.poison(), q.poison(), k.poison(), act.poison(), losses.poison();
+    norms.poison(), inverse.poison(), dact.poison(), dq.poison(), dk.poison(), ds.poison(),
+        embedding.poison();
   }
 
   void launch(cudaStream_t stream) {
@@ -104,6 +110,26 @@ struct Sequence {
                                  .scale = 1.0F / kTokens},
                                 stream),
             "cross_entropy");
+    require(cuda::mlp_down_backward({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), dact.data(),
+                                    stream),
+            "mlp backward");
+    require(cuda::qk_rotary_backward(shape,
+                                     {{q.data(), kWidth},
+                                      {k.data(), kWidth},
+                                      inverse.data(),
+                                      {dact.data(), kWidth},
+                                      {out.data(), kWidth},
+                                      {}},
+                                     {dq.data(), kWidth}, {dk.data(), kWidth}, {}, stream),
+            "rotary backward");
+    require(cuda::rms_norm_backward(out.data(), norms.data(), dq.data(), dk.data(), ds.data(), kTokens,
+                                    kWidth, stream),
+            "rms_norm backward");
+    require(
+        cuda::embedding_gradient({kTokens, kVocabulary, kWidth, sorted.data(), order.data(), ds.data(),
+                                  head.data(), radii.data(), embedding.data(), firsts.data(), sums.data()},
+                                 stream),
+        "embedding");
   }
 
   std::vector<unsigned char> bits() {
@@ -114,6 +140,7 @@ struct Sequence {
       all.insert(all.end(), bytes, bytes + values.size() * sizeof(values[0]));
     };
     add(m), add(x), add(d), add(copies), add(s), add(out), add(q), add(k), add(act), add(logits), add(losses);
+    add(norms), add(inverse), add(dact), add(dq), add(dk), add(ds), add(embedding);
     return all;
   }
 };

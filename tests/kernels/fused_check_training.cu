@@ -110,6 +110,12 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
                               has_residual ? residual.data() : nullptr, dout.data(), rows, width, nullptr),
       "in place");
   expect(same_bits(dx.get(), got) && same_bits(dout.get(), got_gradient), what + ": in place");
+  if (!has_residual) return;
+  dout.set(d);
+  require(cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(), residual.data(), residual.data(),
+                                  rows, width, nullptr),
+          "in place of the residual");
+  expect(same_bits(residual.get(), got_gradient), what + ": in place of the residual");
 }
 
 void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t dimension, bool packed) {
@@ -314,8 +320,13 @@ void check_rms_norm() {
     }
   }
   check_rms_case(9, 768, 1e15, true);
-  expect(cuda::rms_norm_forward(nullptr, nullptr, nullptr, 1, 7, nullptr) == cudaErrorInvalidValue,
-         "width 7");
+  Array<bf16> x(64), out(64);
+  Array<float> inverse(8);
+  const auto refused = [&](const bf16* from, int64_t width) {
+    return cuda::rms_norm_forward(from, out.data(), inverse.data(), 1, width, nullptr) ==
+           cudaErrorInvalidValue;
+  };
+  expect(refused(x.data(), 7) && refused(x.data(), 8200) && refused(x.data() + 1, 8), "rms_norm: refusals");
 }
 
 void check_qk_rotary() {
@@ -335,10 +346,16 @@ void check_mlp() {
                                       {130, 3072, 768}}) {
     check_mlp_case(shape);
   }
-  check_mlp_case({8000, 1032, 136}, 97);  // several tiles a cluster: a short depth, and a long one
-  check_mlp_case({8000, 1032, 840}, 97);
-  expect(cuda::mlp_up({8, 8, 8}, nullptr, nullptr, nullptr, nullptr) == cudaErrorInvalidValue,
-         "mlp: no matrices");
+  // Several tiles a cluster: depths that leave no time to store a tile beside the next one, just enough, and more.
+  for (const int depth : {136, 256, 264, 320, 384, 448, 840}) check_mlp_case({8000, 1032, depth}, 97);
+  Array<bf16> a(1024), b(1024), c(1024);
+  const auto refused = [&](const cuda::MlpShape& shape, bf16* x) {
+    return cuda::mlp_up(shape, x, b.data(), c.data(), nullptr) == cudaErrorInvalidValue &&
+           cuda::mlp_down_backward(shape, x, b.data(), b.data(), c.data(), nullptr) == cudaErrorInvalidValue;
+  };
+  expect(refused({8, 8, 8}, nullptr), "mlp: no matrix");
+  expect(refused({8, 8, 8}, a.data() + 1), "mlp: an address that is not divisible by 16");
+  expect(refused({8, 12, 8}, a.data()) && refused({8, 8, 12}, a.data()), "mlp: 12 columns, a depth of 12");
 }
 
 void check_cross_entropy() {

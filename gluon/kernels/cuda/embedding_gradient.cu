@@ -7,16 +7,17 @@ namespace {
 
 // Of the sorted tokens, those of a row follow each other. sum_chunks() adds up, for every chunk of them, the run the
 // chunk begins with; so a row is the sum of its tokens up to the next chunk, which it has for itself, and of the chunks
-// that begin with it. A warp has a chunk or a row, and of 384 columns at a time a lane has three packs of four: enough
-// loads under way to keep the memory busy.
+// that begin with it. A warp has 384 columns of a chunk or a row, and a lane three packs of four: enough loads under
+// way to keep the memory busy.
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32;
 constexpr int kPacks = 3, kColumns = kPacks * 32 * 4;
 
 __device__ int warp_number() {
-  return (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) / 32;
+  return static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
 }
 __device__ int lane_number() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ int first_column() { return static_cast<int>(blockIdx.y) * kColumns + 4 * lane_number(); }
 
 // A lane's columns of a row, those that there are.
 struct Part {
@@ -51,7 +52,7 @@ struct Part {
 
 // Adds the sorted tokens first, first + 1, ... below last.
 __device__ void add_tokens(Part& part, const EmbeddingGradient& work, int first, int last, int column) {
-#pragma unroll 2
+#pragma unroll 4
   for (int i = first; i < last; ++i) part.add(work.gradient + work.order[i] * work.width, column, work.width);
 }
 
@@ -60,16 +61,14 @@ __device__ float* sums_of(const EmbeddingGradient& work, int chunk) {
 }
 
 __global__ void __launch_bounds__(kThreads) sum_chunks(const __grid_constant__ EmbeddingGradient work) {
-  const int chunk = warp_number(), first = chunk * kChunk;
+  const int chunk = warp_number(), first = chunk * kChunk, column = first_column();
   if (first >= work.tokens) return;
   const int mine = first + lane_number();
   const bool same = mine < work.tokens && work.sorted[mine] == work.sorted[first];
   const int last = first + __popc(__ballot_sync(~0u, same));
-  for (int column = 4 * lane_number(); column < work.width; column += kColumns) {
-    Part sum;
-    add_tokens(sum, work, first, last, column);
-    sum.write(sums_of(work, chunk), column, work.width);
-  }
+  Part sum;
+  add_tokens(sum, work, first, last, column);
+  sum.write(sums_of(work, chunk), column, work.width);
 }
 
 // firsts[v]: how many tokens are below v.
@@ -87,26 +86,24 @@ __global__ void __launch_bounds__(kThreads) find_rows(const __grid_constant__ Em
 }
 
 __global__ void __launch_bounds__(kThreads) add_rows(const __grid_constant__ EmbeddingGradient work) {
-  const int row = warp_number();
+  const int row = warp_number(), column = first_column();
   if (row >= work.vocabulary) return;
+  const int64_t start = static_cast<int64_t>(row) * work.width;
+  Part sum;
+  sum.add(work.head + start, column, work.width);
+  sum.multiply(*work.scale);
   const int first = work.firsts[row], last = work.firsts[row + 1];
   const int next_chunk = (first + kChunk - 1) / kChunk, end_chunk = (last + kChunk - 1) / kChunk;
-  const float scale = *work.scale;
-  const int64_t start = static_cast<int64_t>(row) * work.width;
-  for (int column = 4 * lane_number(); column < work.width; column += kColumns) {
-    Part sum;
-    sum.add(work.head + start, column, work.width);
-    sum.multiply(scale);
-    add_tokens(sum, work, first, min(last, next_chunk * kChunk), column);
-#pragma unroll 2
-    for (int chunk = next_chunk; chunk < end_chunk; ++chunk)
-      sum.add(sums_of(work, chunk), column, work.width);
-    sum.write(work.out + start, column, work.width);
-  }
+  add_tokens(sum, work, first, min(last, next_chunk * kChunk), column);
+#pragma unroll 4
+  for (int chunk = next_chunk; chunk < end_chunk; ++chunk) sum.add(sums_of(work, chunk), column, work.width);
+  sum.write(work.out + start, column, work.width);
 }
 
-unsigned blocks_for(int64_t count, int a_block) {
-  return static_cast<unsigned>((count + a_block - 1) / a_block);
+// A warp for each of `count` and each slice of the columns.
+dim3 warps_for(int64_t count, int width) {
+  return {static_cast<unsigned>((count + kWarps - 1) / kWarps),
+          static_cast<unsigned>((width + kColumns - 1) / kColumns)};
 }
 
 }  // namespace
@@ -114,19 +111,26 @@ unsigned blocks_for(int64_t count, int a_block) {
 int64_t embedding_chunks(int64_t tokens) { return (tokens + kChunk - 1) / kChunk; }
 
 cudaError_t embedding_gradient(const EmbeddingGradient& work, cudaStream_t stream) {
-  if (work.tokens < 0 || work.vocabulary <= 0 || work.width <= 0 || work.width % 8 != 0 ||
-      work.scale == nullptr || work.firsts == nullptr) {
+  if (work.tokens < 0 || work.vocabulary <= 0 || work.width <= 0 || work.width % 4 != 0) {
     return cudaErrorInvalidValue;
+  }
+  for (const void* p : {static_cast<const void*>(work.head), static_cast<const void*>(work.scale),
+                        static_cast<const void*>(work.out), static_cast<const void*>(work.firsts)}) {
+    if (p == nullptr) return cudaErrorInvalidValue;
+  }
+  for (const void* p : {static_cast<const void*>(work.sorted), static_cast<const void*>(work.order),
+                        static_cast<const void*>(work.gradient), static_cast<const void*>(work.sums)}) {
+    if (p == nullptr && work.tokens > 0) return cudaErrorInvalidValue;
   }
   for (const void* p : {static_cast<const void*>(work.gradient), static_cast<const void*>(work.head),
                         static_cast<const void*>(work.out), static_cast<const void*>(work.sums)}) {
     if (!is_aligned(p, 16)) return cudaErrorInvalidValue;
   }
   if (work.tokens > 0) {
-    sum_chunks<<<blocks_for(embedding_chunks(work.tokens), kWarps), kThreads, 0, stream>>>(work);
+    sum_chunks<<<warps_for(embedding_chunks(work.tokens), work.width), kThreads, 0, stream>>>(work);
   }
-  find_rows<<<blocks_for(work.vocabulary + 1, kThreads), kThreads, 0, stream>>>(work);
-  add_rows<<<blocks_for(work.vocabulary, kWarps), kThreads, 0, stream>>>(work);
+  find_rows<<<static_cast<unsigned>(work.vocabulary / kThreads + 1), kThreads, 0, stream>>>(work);
+  add_rows<<<warps_for(work.vocabulary, work.width), kThreads, 0, stream>>>(work);
   return cudaGetLastError();
 }
 

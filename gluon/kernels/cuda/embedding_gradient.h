@@ -2,8 +2,8 @@
 //
 //   out[v] = scale head[v] + sum of gradient[t] over all t with token t = v           in float32
 //
-// One pass over both, which the head's factor is part of. A row's sum always has the same order: the result has the same
-// bits. Bytes: 8 an entry of the embedding, 2 an entry of `gradient`. In the flow: the last of the backward pass.
+// One pass over both, which the head's factor is part of. A row's sum always has the same order: the result has the
+// same bits. Bytes: 8 an entry of the embedding, 2 an entry of `gradient`. In the flow: the last of the backward pass.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace gluon::cuda {
 
-/// Matrices without gaps, addresses divisible by 16; width divisible by 8.
+/// Matrices without gaps, addresses divisible by 16; width divisible by 4.
 struct EmbeddingGradient {
   int tokens = 0, vocabulary = 0, width = 0;
   const int* sorted = nullptr;              // (tokens) in ascending order, and

@@ -7,8 +7,9 @@
 #include "gluon/kernels/cuda/tile_ring.cuh"
 
 // A persistent product as in symmetric_product_kernel.cuh: warpgroups 1 and 2 feed the tensor cores, one lane of
-// warpgroup 0 asks the copy engine for what they need. A finished tile waits in their registers, and leaves 64 columns at
-// a time beside the products of the next one; its function is computed there, too, where the tensor cores do not wait.
+// warpgroup 0 asks the copy engine for what they need. A finished tile waits in their registers, and leaves 64 columns
+// at a time beside the products of the next one; its function is computed there, too, where the tensor cores do not
+// wait.
 
 namespace gluon::cuda {
 namespace {
@@ -56,8 +57,8 @@ __device__ __forceinline__ uint32_t turned_back(uint32_t gradient, uint32_t squa
   return hopper::pack_brain(g.x * root(8 * y.x), g.y * root(8 * y.y));
 }
 
-// A finished tile of a warpgroup, 64 x 256, on its way. Boxes of 64 columns take turns in two places of shared memory; on
-// the way back y's entries come there before, one box ahead, and the results take their place.
+// A finished tile of a warpgroup, 64 x 256, on its way. Boxes of 64 columns take turns in two places of shared memory;
+// on the way back y's entries come there before, one box ahead, and the results take their place.
 template <bool kBackward>
 class Pending {
  public:
@@ -66,6 +67,11 @@ class Pending {
   __device__ explicit Pending(const Launch& launch) : launch_(launch) {}
 
   __device__ __forceinline__ bool has_box() const { return box_ < kBoxes; }
+
+  __device__ static bool is_leader() { return threadIdx.x % 128 == 0; }
+
+  // Whether all boxes come to be due beside a tile of that depth, the second warpgroup's, which begins one later, too.
+  __device__ static bool fits_beside(int depth_tiles) { return depth_tiles > kBoxes + kBackward; }
 
   // Whether a box is to be stored after `done` of `all` products: all of them after two thirds. On the way back none is
   // at once, since y's entries are still on theirs.
@@ -111,7 +117,6 @@ class Pending {
   }
 
  private:
-  __device__ static bool is_leader() { return threadIdx.x % 128 == 0; }
   __device__ uint32_t place_of(const Shared& shared, int group) const {
     return shared.results(group) + turn_ % 2 * kBoxBytes;
   }
@@ -179,7 +184,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
 template <bool kBackward>
 __device__ __forceinline__ void consume(const Launch& launch, const Shared& shared, int rank, int group) {
   using Inputs = tiles::Inputs<__nv_bfloat16, kTile, false, kBackward>;
-  const bool long_enough = launch.depth_tiles > Pending<kBackward>::kBoxes;
+  const bool long_enough = Pending<kBackward>::fits_beside(launch.depth_tiles);
   float acc[128];
   Pending<kBackward> pending(launch);
   Position position;
@@ -197,7 +202,7 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
     const Tile tile(launch, number);
     pending.take(acc, shared, group, tile.row + kBlockRows * rank + 64 * group, tile.column);
   }
-  if (threadIdx.x % 128 == 0) hopper::store_wait_all();
+  if (Pending<kBackward>::is_leader()) hopper::store_wait_all();
 }
 
 template <bool kBackward>

@@ -3,9 +3,9 @@
 //   up          y  = 2 relu(x w^T)^2                x (rows, depth), w (columns, depth)
 //   down, back  dx = sqrt(8 y) (g w)                g (rows, depth), w (depth, columns), y of the way up
 //
-// A product by itself, rounded to bfloat16, and then the function of it: the same numbers. But the result never waits in
-// memory: 4 bytes an entry less on the way up, 4 on the way back. Only y lives in between; its rounding moves the root by
-// half as much as that of x w^T would. Needs compute capability 9.0. In the flow: lab/models/fused.h.
+// A product by itself, rounded to bfloat16, and then the function of it: the same numbers. But the result never waits
+// in memory: 4 bytes an entry less on the way up, 4 on the way back. Only y lives in between; its rounding moves the
+// root by half as much as that of x w^T would. Needs compute capability 9.0. In the flow: lab/models/fused.h.
 
 #pragma once
 

@@ -2,7 +2,8 @@
 
 #pragma once
 
-#include "gluon/kernels/cuda/symmetric_ring.cuh"
+#include "gluon/kernels/cuda/symmetric_tiles.cuh"
+#include "gluon/kernels/cuda/tile_ring.cuh"
 #include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda::tiles {

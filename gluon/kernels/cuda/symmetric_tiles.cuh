@@ -1,7 +1,7 @@
 // Which tiles a launch of products consists of, and which one has a given number.
 //
-// A product's result is cut into tiles of 256 x 256, one for a cluster of two blocks: each computes 128 rows of it. Of a
-// symmetric result only the tiles on and below the diagonal are computed:
+// A product's result is cut into tiles of 256 x 256, one for a cluster of two blocks: each computes 128 rows of it. Of
+// a symmetric result only the tiles on and below the diagonal are computed:
 //
 //   0 |0            768 x 768: six tiles instead of nine
 //   1 |1 2
@@ -102,5 +102,23 @@ __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int&
   const int slow = index / side, fast = index - slow * side;
   return {product, matrix, rows_first ? fast : slow, rows_first ? slow : fast};
 }
+
+// On the diagonal of A A^T a block's rows of A are its half of B.
+__device__ __forceinline__ bool a_is_in_b(const Arguments& product, const Tile& tile) {
+  return product.shared_operand && tile.on_diagonal();
+}
+
+// The first block of a diagonal tile leaves its right half to the second one.
+__device__ __forceinline__ bool is_half(const Arguments& product, const Tile& tile, int rank) {
+  return product.symmetric && tile.on_diagonal() && rank == 0;
+}
+
+// Whether the 64 columns `box` of a block's tile are stored above the diagonal, too.
+__device__ __forceinline__ bool is_mirrored(const Arguments& product, const Tile& tile, int rank, int box) {
+  return product.symmetric && (!tile.on_diagonal() || (rank == 1 && box < 2));
+}
+
+// Barriers, + warpgroup: its threads agree; its results may be written, by it; they may be sent, by a warp.
+inline constexpr int kAgree = 1, kResultsFree = 3, kResultsFull = 5, kResultThreads = 128 + 32;
 
 }  // namespace gluon::cuda::tiles

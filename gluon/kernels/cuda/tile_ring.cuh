@@ -1,5 +1,5 @@
-// What persistent products of tiles 256 x 256 by clusters of two blocks share: a ring of slots in shared memory with two
-// barriers each, room for results on their way out, and the sum over the depth.
+// What persistent products of tiles 256 x 256 by clusters of two blocks share: a ring of slots in shared memory with
+// two barriers each, room for results on their way out, and the sum over the depth.
 //
 // Each block of a cluster has 128 rows of the tile, each of its two warpgroups of consumers 64 of them. A slot holds
 // 64 of the depth: B's 256 rows, of which each block loads half, for both, and the block's own 128 of A. A slot is free
@@ -105,9 +105,9 @@ __device__ __forceinline__ void multiply_slot(float (&acc)[128], const Shared& s
 }
 
 // One tile's sum over the depth. One group of products stays in flight while the next slot is awaited, and slots are
-// released before anything else is done. The previous tile is stored meanwhile, spread over the first two thirds and not
-// by both warpgroups at once; `prepare` runs beside the last products. The store is here once per kind of
-// product: in line at three places it made the whole 1.5 % slower.
+// released before anything else is done. The previous tile is stored meanwhile, spread over the first two thirds and
+// not by both warpgroups at once; `prepare` runs beside the last products. The store is here once per kind of product:
+// in line at three places it made the whole 1.5 % slower.
 template <typename Inputs, typename Pending, typename Prepare>
 __device__ __forceinline__ void accumulate(float (&acc)[128], Pending& pending, const Shared& shared,
                                            Position& position, uint32_t offset_a, int depth, int group,

@@ -2,8 +2,8 @@
 //
 //   W    float32     half, bfloat16    used by
 //   1    4 bytes     2 bytes           sizes and addresses that allow nothing wider
-//   4    16 bytes    8 bytes           the optimizer, where float32 is most of the traffic
-//   8    -           16 bytes          the training kernels, bfloat16 throughout
+//   4    16 bytes    8 bytes           kernels where float32 is most of the traffic, as the optimizer's
+//   8    -           16 bytes          kernels in bfloat16 throughout
 //
 // Reading a pack needs an address divisible by its size: is_aligned() asks.
 

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/cuda.h>
 
+#include "gluon/check.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/update/presets.h"
 #include "lab/models/nanogpt.h"
@@ -22,10 +23,11 @@ class Fused : public ::testing::Test {
   }
 };
 
-Batch random_batch(int64_t size, uint64_t seed) {
+Batch random_batch(const NanoGptOptions& options, int64_t size, uint64_t seed) {
   const at::Generator random = at::detail::createCPUGenerator(seed);
-  const at::Tensor text = at::randint(0, kSmall.vocabulary, {size, kSmall.context + 1}, random, at::kLong);
-  return {text.narrow(1, 0, kSmall.context).contiguous(), text.narrow(1, 1, kSmall.context).contiguous()};
+  const int64_t context = options.context;
+  const at::Tensor text = at::randint(0, options.vocabulary, {size, context + 1}, random, at::kLong);
+  return {text.narrow(1, 0, context).contiguous(), text.narrow(1, 1, context).contiguous()};
 }
 
 Batch to(const Batch& batch, const at::Device& device) {
@@ -44,27 +46,42 @@ void fill_projections(NanoGpt& model) {
 }
 
 // bfloat16 has 8 bits: products of a few layers agree to a few of its roundings (2^-8 = 0.004 each).
-TEST_F(Fused, LossAndGradientsAgreeWithFloat64) {
-  auto exact = std::make_shared<NanoGpt>(kSmall);
-  auto fused = std::make_shared<NanoGpt>(kSmall);
+void expect_as_in_float64(const NanoGptOptions& options, const Batch& batch) {
+  auto exact = std::make_shared<NanoGpt>(options);
+  auto fused = std::make_shared<NanoGpt>(options);
   fill_projections(*exact);
   fill_projections(*fused);
   exact->to(at::kDouble);
   fused->to(at::Device(at::kCUDA));
   ASSERT_TRUE(fused->set_compute_type(at::kBFloat16));
-  const Batch batch = random_batch(4, 1);
   const at::Tensor expected = exact->loss(batch, 0);
   const at::Tensor loss = fused->loss(to(batch, at::Device(at::kCUDA)), 0);
   expected.backward();
-  (loss / 2).backward();  // as with two batches a step
+  (loss / 3).backward();  // as with three batches a step
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
   const auto parameters = fused->named_parameters();
   for (const auto& entry : exact->named_parameters()) {
     const at::Tensor right = entry.value().grad();
-    const at::Tensor ours = 2 * parameters[entry.key()].grad().to(at::kCPU, at::kDouble);
+    const at::Tensor ours = 3 * parameters[entry.key()].grad().to(at::kCPU, at::kDouble);
     EXPECT_EQ(parameters[entry.key()].grad().scalar_type(), at::kFloat);
     EXPECT_LT(((ours - right).norm() / right.norm()).item<double>(), 0.04) << entry.key();
   }
+}
+
+TEST_F(Fused, LossAndGradientsAgreeWithFloat64) { expect_as_in_float64(kSmall, random_batch(kSmall, 4, 1)); }
+
+// More tiles in the MLP's products than the GPU has clusters, and a depth that barely hides the way out of one.
+TEST_F(Fused, WideProductsAgreeWithFloat64) {
+  const NanoGptOptions wide{.vocabulary = 512, .context = 128, .layers = 1, .width = 320, .heads = 5};
+  expect_as_in_float64(wide, random_batch(wide, 32, 1));
+}
+
+TEST_F(Fused, ASequenceBeyondTheContextIsRefused) {
+  auto model = std::make_shared<NanoGpt>(kSmall);
+  model->to(at::Device(at::kCUDA));
+  ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
+  const at::Tensor tokens = at::zeros({1, kSmall.context + 1}, at::device(at::kCUDA).dtype(at::kLong));
+  EXPECT_THROW(model->loss({tokens, tokens}, 0), InputError);
 }
 
 TEST_F(Fused, EvaluatingGivesTheSameLoss) {
@@ -72,7 +89,7 @@ TEST_F(Fused, EvaluatingGivesTheSameLoss) {
   fill_projections(*model);
   model->to(at::Device(at::kCUDA));
   ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
-  const Batch batch = to(random_batch(4, 2), at::Device(at::kCUDA));
+  const Batch batch = to(random_batch(kSmall, 4, 2), at::Device(at::kCUDA));
   const double trained = model->loss(batch, 0).item<double>();
   const at::NoGradGuard no_grad;
   EXPECT_EQ(model->loss(batch, 0).item<double>(), trained);
