@@ -190,9 +190,9 @@ struct HeadLoss : Function<HeadLoss> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& factor = gradients[0];
+    // As a vector the factor makes the product one in float32; a scalar would be rounded to bfloat16.
     at::Tensor y_gradient = at::empty_like(saved[0]);
-    at::mul_out(y_gradient, saved[0],
-                factor.view({1}));  // in float32, as the factor is: a vector counts, no scalar
+    at::mul_out(y_gradient, saved[0], factor.view({1}));
     return {y_gradient, saved[1], factor, {}, {}, {}};
   }
 };

@@ -70,7 +70,7 @@ class Pending {
 
   __device__ static bool is_leader() { return threadIdx.x % 128 == 0; }
 
-  // Whether all boxes come to be due beside a tile of that depth, the second warpgroup's, which begins one later, too.
+  // Whether all boxes are due before the end of a tile of that depth, those of the second warpgroup a step later, too.
   __device__ static bool fits_beside(int depth_tiles) { return depth_tiles > kBoxes + kBackward; }
 
   // Whether a box is to be stored after `done` of `all` products: all of them after two thirds. On the way back none is
