@@ -46,9 +46,9 @@ class GradientReducer {
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// The next `backward_passes` belong together: in the last of them buckets leave. Without this call finish() takes the
-  /// gradients that are there. Hooks are on the parameters from here to finish() or cancel(): they keep autograd's nodes
-  /// on today's stream, so a CUDA graph can be captured before and after, not between.
+  /// The next `backward_passes` belong together: in the last of them buckets leave. Without this call finish() takes
+  /// the gradients that are there. Hooks are on the parameters from here to finish() or cancel(): they keep autograd's
+  /// nodes on today's stream, so a CUDA graph can be captured before and after, not between.
   void begin(int64_t backward_passes);
 
   /// Takes begin() back.

@@ -12,7 +12,8 @@ namespace gluon {
 /// About how much work a step of the layer is: flops of its orthogonalization, entries for other norms.
 double step_cost(const Layer& layer, const Rule& rule);
 
-/// The owner of each cost, 0..ranks - 1: the largest first, each to the rank with the least so far. The same on every rank.
+/// The owner of each cost, 0..ranks - 1: the largest first, each to the rank with the least so far. The same on every
+/// rank.
 std::vector<int> assign_owners(std::span<const double> costs, int ranks);
 
 /// The owner of each layer; `assignment` says its rule.

@@ -1,8 +1,10 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gluon/check.h"
 #include "gluon/kernels/cuda/momentum.h"
@@ -44,7 +46,8 @@ struct FusedStep::Device {
 
   void send(std::span<const Inputs> inputs);
   void measure_momentum(cudaStream_t stream);
-  void enqueue(cudaStream_t stream);
+  void enqueue(cudaStream_t stream, uint64_t* told);  // null: no verdict is told
+  uint64_t* told() const { return static_cast<uint64_t*>(report.data_ptr()); }
   cuda::Verdict* verdict() const { return static_cast<cuda::Verdict*>(verdict_memory.data_ptr()); }
   uint64_t reported() const { return *static_cast<const volatile uint64_t*>(report.data_ptr()); }
   void capture();
@@ -70,7 +73,7 @@ struct FusedStep::Device {
   at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
   bool momentum_measured = false;
   at::Tensor report;       // verdict_report() on the host, pinned
-  unsigned judgement = 0;  // of the last run
+  unsigned judgement = 0;  // of the last run; those in someone else's graph are not counted
   cudaEvent_t ran = nullptr;
   bool pending = false;   // a verdict is under way
   bool captured = false;  // a run went into someone else's graph
@@ -105,13 +108,15 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
   scales = at::empty({first_matrix.back(), 2}, float32);
   verdict_memory = at::zeros({static_cast<int64_t>(sizeof(cuda::Verdict))}, float32.dtype(at::kByte));
   report = at::zeros({1}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-  check(cudaEventCreateWithFlags(&ran, cudaEventDisableTiming), "cudaEventCreate");
   plan_chunks(scratch_bytes);
+  check(cudaEventCreateWithFlags(&ran, cudaEventDisableTiming), "cudaEventCreate");
 }
 
 FusedStep::Device::~Device() {
-  if (pending) cudaEventSynchronize(ran);  // a verdict on its way needs its memory
-  if (ran != nullptr) cudaEventDestroy(ran);
+  if (ran != nullptr) {
+    cudaEventSynchronize(ran);  // a verdict on its way needs its memory
+    cudaEventDestroy(ran);
+  }
   if (graph != nullptr) cudaGraphExecDestroy(graph);
 }
 
@@ -137,7 +142,7 @@ void FusedStep::Device::plan_chunks(int64_t scratch_bytes) {
       Piece& piece = chunk.back();
       // Bytes grow almost evenly with the count.
       int64_t low = 1;
-      for (int64_t high = count - first; low < high;) {
+      for (int64_t high = std::min<int64_t>(count - first, cuda::kMaxMatrices); low < high;) {
         piece.count = (low + high + 1) / 2;
         if (chunk_bytes(chunk) <= scratch_bytes) {
           low = piece.count;
@@ -195,8 +200,11 @@ void FusedStep::Device::send(std::span<const Inputs> inputs) {
     values.insert(values.end(), input.parameters.size(), static_cast<float>(input.radius));
   }
   const at::TensorOptions float32 = stacks[0].momentum.options();
-  tables.send(std::move(addresses), float32.dtype(at::kLong));
-  scalars.send(std::move(values), float32);
+  const bool tables_moved = tables.send(std::move(addresses), float32.dtype(at::kLong));
+  const bool scalars_moved = scalars.send(std::move(values), float32);
+  if ((tables_moved || scalars_moved) && graph != nullptr) {
+    check(cudaGraphExecDestroy(std::exchange(graph, nullptr)), "cudaGraphExecDestroy");
+  }
 }
 
 cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
@@ -237,15 +245,14 @@ void FusedStep::Device::measure_momentum(cudaStream_t stream) {
   }
 }
 
-void FusedStep::Device::enqueue(cudaStream_t stream) {
+void FusedStep::Device::enqueue(cudaStream_t stream, uint64_t* told) {
   std::vector<cuda::MomentumStep> steps;
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     steps.push_back(momentum_step({i, 0, stacks[i].momentum.size(0)}));
   }
   const auto count = static_cast<int>(steps.size());
   check(cuda::measure_gradients(steps.data(), count, verdict(), stream), "measure_gradients");
-  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream),
-        "judge");
+  check(cuda::judge(steps.data(), count, verdict(), told, stream), "judge");
   for (const auto& chunk : chunks) move_chunk(chunk, stream);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) move_by_sign(i, stream);
@@ -316,7 +323,13 @@ void FusedStep::Device::capture() {
   const cudaStream_t stream = at::cuda::getStreamFromPool();
   cudaGraph_t captured = nullptr;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  enqueue(stream);
+  try {
+    enqueue(stream, told());
+  } catch (...) {
+    cudaStreamEndCapture(stream, &captured);  // the stream is one of LibTorch's pool
+    cudaGraphDestroy(captured);
+    throw;
+  }
   check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
   check(cudaGraphInstantiate(&graph, captured, 0), "cudaGraphInstantiate");
   cudaGraphDestroy(captured);
@@ -332,31 +345,35 @@ void FusedStep::run(std::span<const Inputs> inputs) {
   const c10::cuda::CUDAGuard guard(device.verdict_memory.device());
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
   device.send(inputs);
-  const bool captured = is_capturing(stream);
-  // Runs of someone else's graph judge, too: they have to be over before this run's number is known.
-  if (!captured && device.captured) check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  device.captured = device.captured || captured;
-  device.judgement = static_cast<unsigned>(device.reported() >> 32) + 1;
+  if (is_capturing(stream)) {
+    // Before a replay the momentum may have been changed by anyone, and nobody asks for its verdict.
+    device.captured = true;
+    device.measure_momentum(stream);
+    device.enqueue(stream, nullptr);
+    return;
+  }
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
-  if (!captured && device.runs > 0 && device.graph == nullptr) device.capture();
-  if (!captured && device.graph != nullptr) {
+  if (device.runs > 0 && device.graph == nullptr) device.capture();
+  if (device.graph != nullptr) {
     check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");
   } else {
-    device.enqueue(stream);
+    device.enqueue(stream, device.told());
   }
-  device.pending = !captured;
-  if (!captured) check(cudaEventRecord(device.ran, stream), "cudaEventRecord");
+  ++device.judgement;
+  device.pending = true;
+  check(cudaEventRecord(device.ran, stream), "cudaEventRecord");
   ++device.runs;
 }
 
-void FusedStep::momentum_changed() {
-  device_->pending = false;
-  device_->momentum_measured = false;
-}
+bool FusedStep::captured() const { return device_->captured; }
+
+void FusedStep::momentum_changed() { device_->momentum_measured = false; }
 
 std::optional<FusedStep::Place> FusedStep::verdict() const {
   const Device& device = *device_;
   if (!device.pending) return {};
+  // One may ask while something else is being captured.
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed{cudaStreamCaptureModeRelaxed};
   // The judgement comes early in the run; its end is asked for only lest one wait for a run that failed.
   while (static_cast<unsigned>(device.reported() >> 32) != device.judgement) {
     const cudaError_t state = cudaEventQuery(device.ran);

@@ -22,7 +22,15 @@ Graph::Graph(const std::function<void()>& work) : captured_(std::make_unique<Cap
     before.block(c10::cuda::getCurrentCUDAStream());
     // Other threads go on with what they do: the next batch is being pinned.
     captured_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-    work();
+    try {
+      work();
+    } catch (...) {
+      try {
+        captured_->graph.capture_end();  // the stream and the allocator are anyone's again
+      } catch (const std::exception&) {  // the work's own error says more
+      }
+      throw;
+    }
     captured_->graph.capture_end();
   }
 }

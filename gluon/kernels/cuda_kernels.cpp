@@ -84,6 +84,13 @@ void accumulate_momentum(const at::Tensor& momentum, const void* const* gradient
 }
 
 at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor) {
+  if (batch.size(0) > cuda::kMaxMatrices) {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : batch.split(cuda::kMaxMatrices)) {
+      parts.push_back(polar(part, plan, factor));
+    }
+    return at::cat(parts);
+  }
   const c10::cuda::CUDAGuard guard(batch.device());
   const at::Tensor input = batch.contiguous();
   const auto count = static_cast<int>(batch.size(0));
@@ -118,11 +125,14 @@ at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor
 void update_parameters(float* const* parameters, const at::Tensor& directions, const at::Tensor& radii,
                        double decay) {
   const c10::cuda::CUDAGuard guard(directions.device());
-  const cuda::ParameterUpdate update{.count = directions.size(0),
-                                     .size = entries(directions),
+  // A norm of the user's own may give them in another type or order.
+  const bool half = directions.scalar_type() == at::kHalf;
+  const at::Tensor rows = (half ? directions : directions.to(at::kFloat)).contiguous();
+  const cuda::ParameterUpdate update{.count = rows.size(0),
+                                     .size = entries(rows),
                                      .parameters = parameters,
-                                     .directions = directions.data_ptr(),
-                                     .direction_type = type_of(directions),
+                                     .directions = rows.data_ptr(),
+                                     .direction_type = type_of(rows),
                                      .radii = radii.data_ptr<float>(),
                                      .direction_factor = 1,
                                      .decay = static_cast<float>(decay)};

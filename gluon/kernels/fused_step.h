@@ -60,12 +60,15 @@ class FusedStep {
   void run(std::span<const Inputs> inputs);
 
   /// Waits for the last run's measuring, not for its end: the first matrix with a gradient that is not finite. Nothing
-  /// when there is none, when it was forgotten, or when the run went into someone else's graph.
+  /// when there is none or it was forgotten. Runs in someone else's graph tell nothing.
   std::optional<Place> verdict() const;
   void forget();
 
-  /// Says that the momentum was changed from outside; forgets the last run.
+  /// Says that the momentum was changed from outside.
   void momentum_changed();
+
+  /// Whether a run went into someone else's graph, which needs this step's memory as long as it is replayed.
+  bool captured() const;
 
  private:
   struct Device;  // what lies there

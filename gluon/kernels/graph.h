@@ -9,8 +9,8 @@ namespace gluon::kernels {
 
 class Graph {
  public:
-  /// Captures what `work` puts on the current stream, without running it. Work captured must not wait for the device, and
-  /// has run before; its tensors keep their memory as long as the graph lives. Throws InputError without CUDA.
+  /// Captures what `work` puts on the current stream, without running it. Work captured must not wait for the device,
+  /// and has run before; its tensors keep their memory as long as the graph lives. Throws InputError without CUDA.
   explicit Graph(const std::function<void()>& work);
   ~Graph();
 

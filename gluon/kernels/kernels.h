@@ -2,7 +2,7 @@
 //
 // The CUDA sources (cuda/*.cu) know no tensors; these functions do, and put them on the current stream. Each has its
 // plain form elsewhere, which is its specification and what every other device runs: gluon/update/layer_batch.cpp,
-// gluon/lmo/orthogonalize/quintic_iteration.cpp and lab/models/fused.cpp. kernels/cuda_kernels.cpp is built with a
+// gluon/lmo/orthogonalize/quintic_iteration.cpp and lab/models/nanogpt.cpp. kernels/cuda_kernels.cpp is built with a
 // LibTorch that has CUDA, kernels/no_cuda.cpp otherwise.
 
 #pragma once

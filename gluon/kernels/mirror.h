@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gluon/check.h"
@@ -19,22 +20,30 @@ inline void refuse_capture(const at::Device& device) {
               "gradients at the same addresses and the same radii and betas");
 }
 
-/// The memory does not move as long as the number of values stays: a graph may read it.
+/// The memory stays where it is as long as the number of values does, so that a graph may read it. Where one of the
+/// caller's does, other values go elsewhere: the graph keeps those of its capture.
 template <typename T>
 class Mirror {
  public:
-  /// `like` says the device and the values' type.
-  void send(std::vector<T> values, const at::TensorOptions& like) {
-    if (values == host_) return;
+  /// `like` says the device and the values' type. Returns whether the memory is another one now.
+  bool send(std::vector<T> values, const at::TensorOptions& like) {
+    if (values == host_) {
+      in_graph_ = in_graph_ || is_captured(like.device());
+      return false;
+    }
     refuse_capture(like.device());
-    host_ = std::move(values);
-    const auto size = static_cast<int64_t>(host_.size());
-    if (!device_.defined() || device_.size(0) != size) device_ = at::empty({size}, like);
+    if (std::exchange(in_graph_, false)) graphs_.push_back(std::exchange(device_, {}));
+    host_.clear();  // what is on the device counts again when all of it has been sent
+    const auto size = static_cast<int64_t>(values.size());
+    const bool other = !device_.defined() || device_.size(0) != size;
+    if (other) device_ = at::empty({size}, like);
     // Pinned memory of the caching allocator is not handed out again before the copy has been made.
     const at::Tensor pinned =
         at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
-    std::memcpy(pinned.data_ptr(), host_.data(), host_.size() * sizeof(T));
+    std::memcpy(pinned.data_ptr(), values.data(), values.size() * sizeof(T));
     device_.copy_(pinned, /*non_blocking=*/true);
+    host_ = std::move(values);
+    return other;
   }
 
   T* data() const { return static_cast<T*>(device_.data_ptr()); }
@@ -42,6 +51,8 @@ class Mirror {
  private:
   std::vector<T> host_;
   at::Tensor device_;
+  bool in_graph_ = false;           // of the caller's
+  std::vector<at::Tensor> graphs_;  // what such graphs read
 };
 
 /// Addresses of tensors.

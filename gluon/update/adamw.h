@@ -36,7 +36,8 @@ class AdamW {
 
   void add_layer(const Layer& layer, double learning_rate, double weight_decay);
 
-  /// A layer that another rank moves: it counts where gradients are clipped together. All ranks add all layers in one order.
+  /// A layer that another rank moves: it counts where gradients are clipped together. All ranks add all layers in one
+  /// order.
   void add_other_ranks_layer(const Layer& layer);
 
   /// Adds up over the ranks, in place or not.

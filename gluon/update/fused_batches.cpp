@@ -31,10 +31,14 @@ void FusedBatches::choose(std::vector<LayerBatch>& batches, int64_t step,
     inputs_.push_back(std::move(*inputs));
   }
   if (chosen == members_) return;
+  // It may throw, in a capture or for want of memory: members_ must not name what no step moves.
+  std::unique_ptr<kernels::FusedStep> made;
+  if (!chosen.empty()) {
+    made = std::make_unique<kernels::FusedStep>(std::move(stacks), iteration, scratch_bytes_);
+  }
+  if (step_ && step_->captured()) in_graphs_.push_back(std::move(step_));
+  step_ = std::move(made);
   members_ = std::move(chosen);
-  step_ = members_.empty()
-              ? nullptr
-              : std::make_unique<kernels::FusedStep>(std::move(stacks), iteration, scratch_bytes_);
 }
 
 bool FusedBatches::contains(const LayerBatch& batch) const {
@@ -42,7 +46,9 @@ bool FusedBatches::contains(const LayerBatch& batch) const {
 }
 
 void FusedBatches::run() {
-  if (step_) step_->run(inputs_);
+  if (!step_) return;
+  if (!in_graphs_.empty()) step_->momentum_changed();  // by replays it does not know of
+  step_->run(inputs_);
 }
 
 const Block* FusedBatches::bad_block() const {
@@ -52,7 +58,9 @@ const Block* FusedBatches::bad_block() const {
 }
 
 void FusedBatches::momentum_changed() {
-  if (step_) step_->momentum_changed();
+  if (!step_) return;
+  step_->forget();
+  step_->momentum_changed();
 }
 
 void FusedBatches::forget() {

@@ -25,12 +25,12 @@ class FusedBatches {
   /// Moves the members; nothing waits for the device.
   void run();
 
-  /// Waits for the verdict on the gradients of the last run, unless it is forgotten: the first block with one that is not
-  /// finite. Such a run has moved nothing.
+  /// Waits for the verdict on the gradients of the last run, unless it is forgotten: the first block with one that is
+  /// not finite. Such a run has moved nothing.
   const Block* bad_block() const;
   void forget();
 
-  /// Says that momentum was loaded.
+  /// Says that momentum was loaded; forgets the last run.
   void momentum_changed();
 
  private:
@@ -38,7 +38,8 @@ class FusedBatches {
   std::vector<std::optional<LayerBatch::Fused>> fused_;  // of all batches
   std::vector<LayerBatch*> members_;
   std::vector<kernels::FusedStep::Inputs> inputs_;
-  std::unique_ptr<kernels::FusedStep> step_;  // made for `members_`
+  std::unique_ptr<kernels::FusedStep> step_;                    // made for `members_`
+  std::vector<std::unique_ptr<kernels::FusedStep>> in_graphs_;  // of the caller's, which may be replayed
 };
 
 }  // namespace gluon

@@ -181,7 +181,10 @@ std::optional<kernels::FusedStep::Inputs> LayerBatch::fused_inputs(int64_t step,
     inputs.gradients.push_back(parts[0].data_ptr());
     inputs.parameters.push_back(parts[1].data_ptr());
   }
-  if (radius != std::exchange(fused_radius_, radius)) last_radius_.fill_(radius);
+  // In a capture another radius is refused later, and nothing would be filled.
+  if (radius != fused_radius_ && !kernels::is_captured(last_radius_.device())) {
+    last_radius_.fill_(fused_radius_ = radius);
+  }
   return inputs;
 }
 

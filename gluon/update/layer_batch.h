@@ -53,7 +53,8 @@ class LayerBatch {
   };
   std::optional<Fused> fused() const;
 
-  /// What a fused step needs; nothing when a gradient is missing or not contiguous. Notes the radius as the blocks' last.
+  /// What a fused step needs; nothing when a gradient is missing or not contiguous. Notes the radius as the blocks'
+  /// last.
   std::optional<kernels::FusedStep::Inputs> fused_inputs(int64_t step, double multiplier);
 
   /// What observers see of a fused step, after it.

@@ -75,14 +75,15 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = default;
 
   /// Moves all layers that have a gradient; the others are skipped and reported once. Gradients stay as they are.
-  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option; NonFiniteGradient), on a
-  /// parameter whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should anything
-  /// throw later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until load_state().
+  /// Throws InputError, with nothing changed, on a non-finite gradient (unless skipped by option; NonFiniteGradient),
+  /// on a parameter whose shape, dtype or device is not what it was, and on a gradient unlike its parameter. Should
+  /// anything throw later, inside a norm, a radius rule or an observer, the optimizer refuses further steps until
+  /// load_state().
   ///
-  /// Where all layers are moved by the kernels of a GPU, nothing here waits for it: gradients are judged on the device, a
-  /// step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws. In a CUDA graph
-  /// of the caller's nobody is told, the gradients of other layers are not judged, and runs of the graph are not counted.
-  /// With several ranks each step waits for the verdict of all of them.
+  /// Where all layers are moved by the kernels of a GPU, nothing here waits for it: gradients are judged on the device,
+  /// a step with a bad one moves nothing there, and the next call of wait() or step() is the one that throws. In a CUDA
+  /// graph of the caller's nobody is told, the gradients of other layers are not judged, and runs of the graph are not
+  /// counted. With several ranks each step waits for the verdict of all of them.
   void step();
 
   /// Waits until the last step's gradients are known to be finite; throws NonFiniteGradient otherwise, see step().

@@ -139,7 +139,9 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
               "NanoGpt: expected one target a token, got inputs ", batch.inputs.sizes(), " and targets ",
               batch.targets.sizes());
   check_tokens(batch.targets, "target", options_.vocabulary);
-  if (fused_ && label_smoothing == 0) {
+  GLUON_CHECK(!fused_ || label_smoothing == 0, "NanoGpt: the loss in bfloat16 has no label smoothing, got ",
+              label_smoothing);
+  if (fused_) {
     check_inputs(batch.inputs);
     return fused_loss(embedding_, blocks_, rotary_, batch.inputs, batch.targets);
   }

@@ -73,9 +73,9 @@ class NanoGpt : public Model {
   const NanoGptOptions& options() const { return options_; }
 
  private:
-  void check_inputs(const torch::Tensor& tokens) const;
   using Block = NanoGptBlock;
 
+  void check_inputs(const torch::Tensor& tokens) const;
   torch::Tensor attend(const Block& block, const torch::Tensor& x);
 
   NanoGptOptions options_;

@@ -22,6 +22,7 @@ torch::Tensor GradientGraph::run(std::span<const Batch> batches) {
 }
 
 void GradientGraph::capture(std::span<const Batch> batches) {
+  batches_.clear();
   for (const Batch& batch : batches) batches_.push_back({batch.inputs.clone(), batch.targets.clone()});
   for (Layer& layer : layers_) layer.parameter.mutable_grad() = torch::Tensor();
   graph_.emplace([&] { loss_ = work_(batches_); });

@@ -220,7 +220,8 @@ class Gluon(torch.optim.Optimizer):
         In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted
         in ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move.
         It needs a step like it before the capture, gradients that stay at their addresses, constant radii, and no layer
-        left to AdamW.
+        left to AdamW. Steps outside the graph may come between its replays. After load_state_dict(), add_param_group()
+        or a parameter that begins to need gradients, capture anew.
         """
         loss = None
         if closure is not None:

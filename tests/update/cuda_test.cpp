@@ -75,6 +75,10 @@ void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
   }
 }
 
+void expect_equal(const std::vector<Layer>& a, const std::vector<Layer>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].parameter.equal(b[i].parameter)) << a[i].name;
+}
+
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -140,10 +144,8 @@ TEST_F(Fused, WatchingAndSmallScratchChangeNoBit) {
     for (auto* optimizer : {&plain_optimizer, &watched_optimizer, &chunked_optimizer}) optimizer->step();
   }
   EXPECT_EQ(watcher->seen, 3 * 6);
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_TRUE(plain[i].parameter.equal(watched[i].parameter)) << plain[i].name;
-    EXPECT_TRUE(plain[i].parameter.equal(chunked[i].parameter)) << plain[i].name;
-  }
+  expect_equal(plain, watched);
+  expect_equal(plain, chunked);
 }
 
 TEST_F(Fused, ABadGradientMovesNothingAndIsReportedLater) {
@@ -194,8 +196,7 @@ TEST_F(Fused, AStepInAGraphOfTheCallersMovesAsItself) {
   captured_optimizer.step();  // without the graph again
   captured_optimizer.wait();
   EXPECT_EQ(captured_optimizer.steps_taken(), 3);
-  for (std::size_t i = 0; i < plain.size(); ++i)
-    EXPECT_TRUE(plain[i].parameter.equal(captured[i].parameter)) << plain[i].name;
+  expect_equal(plain, captured);
 }
 
 TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
@@ -219,6 +220,135 @@ TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
   refuses(presets::unscion(), {}, true, "gradients at the same addresses");
   refuses(presets::unscion(), {.schedule = Schedule::linear(8, 6)}, false, "a constant schedule");
   refuses(presets::muon(), {}, false, "no layer of AdamW's");
+}
+
+TEST_F(Fused, AfterARefusedCaptureItStepsAsIfThereHadBeenNone) {
+  const std::vector<Layer> plain = fused_layers();
+  const std::vector<Layer> refused = fused_layers();
+  Optimizer plain_optimizer(plain, presets::unscion());
+  Optimizer refused_optimizer(refused, presets::unscion());
+  for (const auto* layers : {&plain, &refused}) set_gradients(*layers, 1);
+  EXPECT_INPUT_ERROR(kernels::Graph([&] { refused_optimizer.step(); }), "only after one like it");
+  for (int step = 0; step < 3; ++step) {
+    plain_optimizer.step();
+    refused_optimizer.step();
+  }
+  for (auto* optimizer : {&plain_optimizer, &refused_optimizer}) optimizer->wait();
+  EXPECT_EQ(refused_optimizer.steps_taken(), 3);
+  for (const LayerRadius& radius : refused_optimizer.effective_radii())
+    EXPECT_GT(radius.radius, 0) << radius.name;
+  expect_equal(plain, refused);
+}
+
+// What the graph reads must be what it was captured with, whatever the steps in between do.
+TEST_F(Fused, StepsBetweenReplaysOfAGraphOfTheCallersMoveAsThemselves) {
+  for (const std::size_t missing : {std::size_t{100}, std::size_t{5}, std::size_t{0}}) {
+    const std::vector<Layer> plain = fused_layers();
+    const std::vector<Layer> captured = fused_layers();
+    Optimizer plain_optimizer(plain, presets::unscion());
+    Optimizer captured_optimizer(captured, presets::unscion());
+    const auto step_both = [&](uint64_t seed) {
+      for (const auto* layers : {&plain, &captured}) {
+        set_gradients(*layers, seed);
+        if (seed == 2 && missing < layers->size())
+          at::Tensor((*layers)[missing].parameter).mutable_grad() = at::Tensor();
+      }
+      for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->step();
+    };
+    for (int step = 0; step < 2; ++step) step_both(1);
+    std::vector<at::Tensor> kept;  // the graph reads them
+    for (const Layer& layer : captured) kept.push_back(layer.parameter.grad());
+    kernels::Graph graph([&] { captured_optimizer.step(); });
+    const auto replay = [&] {
+      set_gradients(plain, 1);
+      plain_optimizer.step();
+      graph.replay();
+    };
+    replay();
+    step_both(2);
+    replay();
+    for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->wait();
+    step_both(3);
+    step_both(2);
+    step_both(3);
+    replay();
+    expect_equal(plain, captured);
+
+    OptimizerState state = plain_optimizer.state();
+    for (auto& [name, tensor] : state.tensors) tensor.mul_(100);
+    for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->load_state(state);
+    replay();
+    expect_equal(plain, captured);
+    step_both(4);
+    expect_equal(plain, captured);
+  }
+}
+
+// With its LMO in another type and order than the kernels take.
+class TransposedEuclidean : public Norm {
+ public:
+  std::string name() const override { return "transposed_euclidean"; }
+
+ protected:
+  at::Tensor compute_norm(const at::Tensor& x) const override { return at::linalg_vector_norm(x, 2, {1, 2}); }
+  at::Tensor compute_dual_norm(const at::Tensor& g) const override { return compute_norm(g); }
+  at::Tensor compute_lmo(const at::Tensor& g) const override {
+    const at::Tensor turned = g.transpose(1, 2).to(at::kDouble).contiguous();
+    return turned.div(compute_norm(g).view({-1, 1, 1})).neg().transpose(1, 2);
+  }
+};
+
+TEST_F(Fused, ANormOfOnesOwnMovesAsOnTheCpu) {
+  const Geometry geometry({{.norm = std::make_shared<TransposedEuclidean>(), .radius = 0.5}});
+  const std::vector<Layer> gpu = fused_layers();
+  std::vector<Layer> cpu = gpu;
+  for (Layer& layer : cpu) layer.parameter = layer.parameter.cpu();
+  Optimizer gpu_optimizer(gpu, geometry), cpu_optimizer(cpu, geometry);
+  set_gradients(gpu, 1);
+  set_gradients(cpu, 1);
+  for (auto* optimizer : {&gpu_optimizer, &cpu_optimizer}) optimizer->step();
+  for (std::size_t i = 0; i < cpu.size(); ++i)
+    EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-5, 1e-7)) << cpu[i].name;
+}
+
+TEST_F(Fused, MoreMatricesThanOneLaunchTakesMoveAll) {
+  const at::Tensor stack = random_tensor({33000, 16, 16}, 3, at::kFloat).cuda();
+  const std::vector<Layer> layers{{"experts.weight", stack.clone(), Role::kHidden}};
+  Optimizer optimizer(layers, presets::unscion());
+  at::Tensor(layers[0].parameter).mutable_grad() = stack;
+  optimizer.step();
+  optimizer.wait();
+  const at::Tensor moved = (layers[0].parameter - stack).flatten(1).norm(2, 1);
+  EXPECT_GT(moved.min().item<float>(), 0.5F * moved.max().item<float>());
+}
+
+TEST_F(Fused, AVerdictIsThatOfTheStepAfterALoadedState) {
+  const std::vector<Layer> layers = fused_layers();
+  Optimizer optimizer(layers, presets::unscion());
+  set_gradients(layers, 1);
+  optimizer.step();
+  optimizer.wait();
+  const OptimizerState state = optimizer.state();
+  const at::Tensor busy = at::ones({8192, 8192}, layers[0].parameter.options());
+  const at::Tensor bad = at::full_like(layers[0].parameter, std::numeric_limits<float>::infinity());
+  for (int i = 0; i < 20; ++i) (void)at::mm(busy, busy);  // the GPU is behind the host
+  optimizer.step();
+  optimizer.load_state(state);
+  at::Tensor(layers[0].parameter).mutable_grad() = bad;
+  optimizer.step();
+  EXPECT_INPUT_ERROR(optimizer.wait(), "the gradient of layer 'layer0' holds NaN or Inf");
+}
+
+TEST_F(Fused, AGraphWhoseWorkThrowsLeavesTheDeviceAsItWas) {
+  const at::Tensor values = at::zeros({1000}, at::Device("cuda:0"));
+  EXPECT_THROW(kernels::Graph([&] {
+                 values.add_(1);
+                 (void)at::empty({int64_t{1} << 42}, values.options());  // 16 TiB
+               }),
+               c10::OutOfMemoryError);
+  kernels::Graph graph([&] { values.add_(at::ones({1000}, values.options())); });
+  graph.replay();
+  EXPECT_EQ(values.sum().item<float>(), 1000);
 }
 
 TEST_F(Fused, ABadGradientIsSkippedByOption) {

@@ -4,8 +4,8 @@
 //   x_ij      <- (exp(x_ij - log sum) - [j = label_i]) scale           rounded to bfloat16, in place
 //
 // A row is read once and written once, 4 bytes an entry: it comes to shared memory by a bulk copy while the row before
-// is worked on, and stays in registers from the maximum to the gradient. That holds on Hopper for strides divisible by 8
-// up to 51200; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's product.
+// is worked on, and stays in registers from the maximum to the gradient. That holds on Hopper for strides divisible by
+// 8 up to 51200; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's product.
 
 #pragma once
 

@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kThreads)
   __threadfence();
   if (atomicAdd(&verdict->blocks, 1u) + 1 < gridDim.x) return;
   verdict->blocks = 0;
-  const unsigned judgement = ++verdict->judgements;
   if (report == nullptr) return;
+  const unsigned judgement = ++verdict->judgements;
   const int first_bad = atomicAdd(&verdict->first_bad, 0);
   *static_cast<volatile uint64_t*>(report) = verdict_report(judgement, first_bad);
   __threadfence_system();

@@ -12,8 +12,8 @@
 //            output is at most as long as asked for, and shorter only as far as momentum and gradient cancel
 //
 // Sums are in float64: 1e-30 and 1e30 need no special care. Zero stays zero, no epsilon. Nothing is changed before all
-// gradients have been judged: where one is not finite, verdict.h, the step is left out. In the flow: gradient -> momentum
-// -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
+// gradients have been judged: where one is not finite, verdict.h, the step is left out. In the flow: gradient ->
+// momentum -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
 
 #pragma once
 
@@ -63,8 +63,8 @@ inline constexpr int kMaxMomentumSteps = 64;
 cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
                               cudaStream_t stream);
 
-/// Writes momentum_squares: once, before the first step with this momentum. accumulate_momentum() keeps them up to date,
-/// to the bit.
+/// Writes momentum_squares: once, before the first step with this momentum. accumulate_momentum() keeps them up to
+/// date, to the bit where gradients are aligned to 16 bytes.
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 
 /// Writes the scales of all steps, those with a null `scales` left out, and to the verdict the number of the first

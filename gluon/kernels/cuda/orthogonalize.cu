@@ -14,8 +14,8 @@ using Form = OrthogonalizeOptions::Form;
 // Flops say aspect > 1; half products run at about 0.85 of the rate of full ones and there are more of them.
 constexpr double kGramAspect = 1.5;
 
-// Rounding of Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against
-// 0.001 to 0.002 in the direct form: less than what up to five steps leave, too much where more are asked for.
+// Rounding of Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003,
+// against 0.001 to 0.002 in the direct form: less than what up to five steps leave, too much where more are asked for.
 constexpr int kMaxGramSteps = 5;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }

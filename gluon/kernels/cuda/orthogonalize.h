@@ -1,15 +1,15 @@
 // The polar factor of stacks of matrices in half precision on Hopper: the quintic iteration of
 // lmo/orthogonalize/quintic_iteration.h as one launch of symmetric_product.h.
 //
-//   direct   R = X X^T,  Z = b R + c R R,  X <- a X + Z X                              each step
-//   Gram     R <- (a + Z) R (a + Z),  Q <- Q Z + a Q + q Z,  q <- a q                  segment_steps steps,
-//            X <- q X + Q X,  R = X X^T                                                then a restart
+//   direct   R = X X^T,  Z = a I + b R + c R R,  X <- Z X          each step
+//   Gram     Z = a I + b R + c R R,  Q <- Q Z,  R <- Z (Z R)       segment_steps steps,
+//            X <- Q X,  R = X X^T                                  then a restart
 //
-// (on the smaller side: R = X^T X and X <- a X + X Z for tall matrices.) Multiples of the identity are never added in
-// half precision: they stay scalars and meet X in the fp32 epilogue of a product. The input is divided by
-// safety |R|_F^(1/2) (Schatten 4), which is at least its largest singular value; the factor goes into the first step's
-// coefficients, on the device. Zero gives zero. float32 input of any scale is first brought to a
-// Frobenius norm that suits half precision, by a sum of squares in float64.
+// (on the smaller side: R = X^T X and X <- X Z for tall matrices.) Multiples of the identity are added in a product's
+// fp32 epilogue. Where it can, R is kept as R + s I with s = b / (2 c), and Z is c (R + s I)^2 + (a - c s^2) I, a
+// product without a second operand. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its
+// largest singular value; the factor goes into the first step's coefficients, on the device. Zero gives zero. float32
+// input of any scale is first brought to a Frobenius norm that suits half precision, by a sum of squares in float64.
 //
 // All stacks advance together in one launch (up to eight of them, 96 products). Nothing waits for the host, nothing is
 // allocated, results do not depend on scheduling, and the calls can be captured in a CUDA graph.

@@ -36,7 +36,7 @@ inline int input_partials(const InputConversion& conversion) {
   return (conversion.rows + rows - 1) / rows;
 }
 
-// Calls visit(row, column, width) for the block's rows; width is 4 where `vector`, else 1.
+// Calls visit(row, column) for the block's rows, every fourth column where `vector`.
 template <typename Visit>
 __device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector,
                                   Visit visit) {

@@ -96,8 +96,8 @@ struct Pending {
   }
 };
 
-// The warp that sends a warpgroup's boxes to C and to the mirrored place, and tells those who wait for a tile that it is
-// there: until it is, only this warp waits.
+// The warp that sends a warpgroup's boxes to C and to the mirrored place, and tells those who wait for a tile that it
+// is there: until it is, only this warp waits.
 __device__ __forceinline__ void send_results(const Launch& launch, const Shared& shared, int rank,
                                              int group) {
   const uint32_t results = shared.results(group);

@@ -67,7 +67,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   const bool gram = product.kind == ProductKind::kRowGram || product.kind == ProductKind::kColumnGram;
   const bool symmetric = gram || product.kind == ProductKind::kSymmetric;
   const bool no_columns = product.kind != ProductKind::kSymmetric && product.columns <= 0;
-  if (product.count <= 0 || product.count > tiles::kMaxMatrices || product.rows <= 0 || no_columns) {
+  if (product.count <= 0 || product.count > kMaxMatrices || product.rows <= 0 || no_columns) {
     return cudaErrorInvalidValue;
   }
   if ((product.squares != nullptr && !gram) ||
@@ -99,6 +99,9 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   arguments->shared_operand = symmetric && b.data == product.a.data;
   arguments->row_tiles = tiles_of(shapes.c.rows);
   arguments->column_tiles = tiles_of(shapes.c.columns);
+  if (arguments->row_tiles > tiles::kMaxTiles || arguments->column_tiles > tiles::kMaxTiles) {
+    return cudaErrorInvalidValue;
+  }
   arguments->tiles =
       symmetric ? tiles::lower_tiles(arguments->row_tiles) : arguments->row_tiles * arguments->column_tiles;
   arguments->alpha = product.alpha;
@@ -145,8 +148,8 @@ struct Group {
 };
 
 // Groups on their way at a time, and how many rounds of all clusters each of their products takes at least: few enough
-// for a product to find in the L2 cache what the one before it wrote, enough for a group not to wait for itself. Seen on
-// an H200, beside whole products one after another: 144 matrices of 2048 x 2048 and 2048 x 8192 take 51 instead of
+// for a product to find in the L2 cache what the one before it wrote, enough for a group not to wait for itself. Seen
+// on an H200, beside whole products one after another: 144 matrices of 2048 x 2048 and 2048 x 8192 take 51 instead of
 // 56 ms, those of 768 x 768 and 768 x 3072 the same.
 constexpr std::size_t kWindow = 5;
 constexpr double kRounds = 0.75;

@@ -15,8 +15,8 @@
 // can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and beta by
 // s^addend_power.
 //
-// Many products run as one launch. Those with the same `chain` follow each other matrix by matrix: a product starts on a
-// matrix as soon as the previous one of its chain has finished that matrix, so that there is no gap between products
+// Many products run as one launch. Those with the same `chain` follow each other matrix by matrix: a product starts on
+// a matrix as soon as the previous one of its chain has finished that matrix, so that there is no gap between products
 // and no idle multiprocessor at the end of each. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer
 // (orthogonalize.h).
 
@@ -40,6 +40,8 @@ struct HalfStack {
   int64_t matrix_stride = 0;
 };
 
+inline constexpr int kMaxMatrices = 0x7fff;  // of a product
+
 enum class ProductKind { kRowGram, kColumnGram, kSymmetric, kLeft, kRight };
 
 struct Product {
@@ -58,8 +60,8 @@ struct Product {
   float safety = 1;
   int alpha_power = 0, addend_power = 0;
 
-  // kLeft and kRight with n divisible by 64: C, rounded to half precision, is not stored but added to float32 matrices (m, n),
-  // contiguous, T_i += factor radii_i C_i. c then says its shape only.
+  // kLeft and kRight with n divisible by 64: C, rounded to half precision, is not stored but added to float32 matrices
+  // (m, n), contiguous, T_i += factor radii_i C_i. c then says its shape only.
   struct Target {
     float* const* matrices = nullptr;  // count pointers in device memory, divisible by 8; null: C is stored
     const float* radii = nullptr;

@@ -58,6 +58,8 @@ static_assert(sizeof(Launch) <= 32764);
 
 __host__ __device__ inline int lower_tiles(int side) { return side * (side + 1) / 2; }
 
+inline constexpr int kMaxTiles = 0x10000;  // along one side
+
 // Two registers: the kernel has none to spare.
 class Tile {
  public:
@@ -79,8 +81,6 @@ class Tile {
  private:
   uint32_t product_matrix_, row_column_;
 };
-
-inline constexpr int kMaxMatrices = 0x7fff;
 
 // `segment` is that of the caller's previous tile, 0 at first: a block's tiles have growing numbers.
 __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int& segment) {

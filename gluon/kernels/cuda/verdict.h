@@ -13,7 +13,7 @@ inline constexpr int kAllFinite = 0x7f7f7f7f;
 /// In device memory, zero at first.
 struct Verdict {
   int first_bad;        // matrix, or kAllFinite
-  unsigned judgements;  // so far
+  unsigned judgements;  // told so far
   unsigned blocks;      // that have finished the present one
 };
 
