@@ -78,13 +78,21 @@ int main(int argc, char** argv) {
     const std::string text = error.what_without_backtrace();
     std::cerr << "gluon: out of GPU memory: " << text.substr(0, text.find('\n')) << '\n';
     return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "gluon: out of memory\n";
+    return 2;
   } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {
     // A failure inside a library below us: its first line says what, the rest is a backtrace.
-    const std::string text = error.what();
-    std::cerr << "gluon: internal error: " << text.substr(0, text.find('\n')) << '\n';
+    const std::string text = error.what(), first = text.substr(0, text.find('\n'));
+    const std::size_t memory = first.find("can't allocate memory");  // LibTorch has no type for it
+    if (memory != std::string::npos) {
+      std::cerr << "gluon: out of memory: " << first.substr(memory) << '\n';
+      return 2;
+    }
+    std::cerr << "gluon: internal error: " << first << '\n';
     return 1;
   }
   return 0;

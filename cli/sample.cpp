@@ -1,12 +1,8 @@
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <iostream>
 #include <memory>
-#include <optional>
 
 #include "cli/commands.h"
 #include "cli/train_options.h"
-#include "gluon/check.h"
 #include "lab/train/sample.h"
 
 namespace gluon::cli {
@@ -22,9 +18,13 @@ void add_sample(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--top-k", options->top_k, "Only the k most likely tokens (0: all)")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the choices")->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the choices")
+      ->capture_default_str()
+      ->check(not_negative());
   command->callback([run, options] {
-    std::cout << options->prompt << lab::sample_text(config_of_run(*run), *options) << '\n';
+    const lab::Sampled sampled = lab::sample_text(config_of_run(*run), *options);
+    if (!sampled.warning.empty()) std::cerr << "gluon: " << sampled.warning << '\n';
+    std::cout << options->prompt << sampled.text << '\n';
   });
 }
 

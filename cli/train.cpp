@@ -12,6 +12,7 @@
 #include "cli/train_options.h"
 #include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "lab/models/zoo.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
 #include "lab/train/event_file.h"
@@ -81,6 +82,17 @@ std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * count));
 }
 
+// A run that ends in its first step leaves no folder in the way of the next try.
+lab::TrainSummary run_in(lab::RunDirectory& directory, lab::Trainer& trainer, bool resumed) {
+  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  try {
+    return trainer.run(&directory, &progress, stop_on_signal());
+  } catch (...) {
+    if (!resumed && trainer.steps_taken() == 0) directory.discard();
+    throw;
+  }
+}
+
 // The other ranks, when there are any.
 CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) {
   if (environment.size == 1 && !environment.given) {
@@ -147,12 +159,11 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
             << "\nprecision: " << trainer.precision() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;
 
-  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
-  const lab::TrainSummary summary = trainer.run(&directory, &progress, stop_on_signal());
+  const lab::TrainSummary summary = run_in(directory, trainer, options.resume);
   if (options.sample > 0 && !summary.interrupted) {
     lab::TrainConfig finished = config;
     finished.out = path.string();
-    std::cout << "\na sample:\n" << lab::sample_text(finished, {.count = options.sample}) << '\n';
+    std::cout << "\na sample:\n" << lab::sample_text(finished, {.count = options.sample}).text << '\n';
   }
   print_summary(config, experiment, summary, path);
   if (options.report) write_page(path);
@@ -188,6 +199,9 @@ void train(CLI::App& command, TrainCommand& options) {
     read_config(command, options.config_file);
   }
   config.validate();
+  GLUON_CHECK(options.sample >= 0, "--sample must be >= 0, got ", options.sample);
+  GLUON_CHECK(options.sample == 0 || lab::is_language_model(config.model), "--sample: ", config.model,
+              " is no language model");
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {
     const auto grace = std::min<std::chrono::milliseconds>(kGrace, seconds(options.rank_timeout) + kTelling);
@@ -212,16 +226,18 @@ void add_train(CLI::App& app) {
       app.add_subcommand("train", "Train a model; without --data on the project's own sources");
   auto options = std::make_shared<TrainCommand>();
   add_train_options(*command, options->config);
-  command->add_option("--config", options->config_file, "TOML file with the same keys; flags come first")
-      ->configurable(false)
-      ->group("Run");
+  CLI::Option* file =
+      command->add_option("--config", options->config_file, "TOML file with the same keys; flags come first")
+          ->configurable(false)
+          ->group("Run");
   command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)")
       ->configurable(false)
       ->group("Run");
   command->add_option("--sample", options->sample, "Tokens of text to write at the end (language models)")
       ->configurable(false)
       ->group("Run");
-  command->add_flag("--resume", options->resume, "Go on with the run in --out")
+  command->add_flag("--resume", options->resume, "Go on with the run in --out, by its own config")
+      ->excludes(file)
       ->configurable(false)
       ->group("Run");
   command->add_flag("--report", options->report, "Write the page RUN/report.html at the end (gluon report)")
@@ -236,7 +252,7 @@ void add_train(CLI::App& app) {
   command
       ->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-3, 1e6))
       ->configurable(false)
       ->group("Run");
   command

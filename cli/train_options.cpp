@@ -5,6 +5,12 @@
 
 namespace gluon::cli {
 
+CLI::Validator not_negative() {
+  return {
+      [](const std::string& text) { return text.starts_with('-') ? join("must be >= 0, got ", text) : ""; },
+      ""};
+}
+
 void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   const auto option = [&](const char* name, auto& field, const char* text) {
     return command.add_option(name, field, text)->capture_default_str();
@@ -47,7 +53,9 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--clip", config.clip, "Largest gradient norm under adamw (0: none)")->group("Optimizer");
   option("--label-smoothing", config.label_smoothing, "Below 0: 0.2 for the CNN, else 0")->group("Optimizer");
   option("--steps", config.steps, "Steps in all")->group("Run");
-  option("--seed", config.seed, "Of weights, data order and augmentation")->group("Run");
+  option("--seed", config.seed, "Of weights, data order and augmentation")
+      ->check(not_negative())
+      ->group("Run");
   option("--device", config.device, "cpu or cuda")->group("Run");
   option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 on a GPU, if the model can)")
       ->group("Run");

@@ -111,11 +111,14 @@ bool has_checkpoint(const fs::path& folder) {
 // Goes on with the run in config.out, or starts it; nothing when it was stopped.
 std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii,
                                     RunDirectory& directory, Progress& progress,
+                                    const std::function<void(const std::string&)>& announce,
                                     const std::atomic<bool>& stop) {
   const Experiment experiment = make_experiment(config);
   Trainer trainer(config, experiment.model, experiment.dataset);
   if (has_checkpoint(directory.checkpoints())) {
-    trainer.resume(load_checkpoint(directory.checkpoints()).checkpoint);
+    const LoadedCheckpoint loaded = load_checkpoint(directory.checkpoints());
+    if (!loaded.warning.empty()) announce(loaded.warning);
+    trainer.resume(loaded.checkpoint);
   }
   try {
     const TrainSummary summary = trainer.run(&directory, &progress, stop);
@@ -170,7 +173,7 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
                 " holds a run with another config; choose another --out");
     std::optional<SweepCell> result = finished_cell(cell, cells[i]);
     announce(join("[", i + 1, "/", cells.size(), "] ", cell.radius, result ? "  is finished already" : ""));
-    if (!result) result = train_cell(cell, cells[i], directory, progress, stop);
+    if (!result) result = train_cell(cell, cells[i], directory, progress, announce, stop);
     if (!result) break;
     done.push_back(*result);
     write_csv(options, done);

@@ -8,16 +8,33 @@
 #include "gluon/smoothness/recorder.h"
 #include "gluon/spec.h"
 #include "gluon/update/presets.h"
+#include "lab/models/zoo.h"
 #include "lab/train/rank_share.h"
 
 namespace gluon::lab {
+namespace {
+
+// Products of these fit into 64 bits; whether memory holds them is another question.
+constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
+
+void check_size(const char* flag, int64_t value) {
+  GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
+              ", or 0 for the model's own, got ", value);
+}
+
+}  // namespace
 
 void TrainConfig::validate() const {
   GLUON_CHECK(steps >= 1, "--steps must be >= 1, got ", steps);
-  GLUON_CHECK(batch >= 1, "--batch must be >= 1, got ", batch);
+  GLUON_CHECK(batch >= 1 && batch <= kLargestBatch, "--batch must be in 1..", kLargestBatch, ", got ", batch);
   GLUON_CHECK(accumulate >= 1, "--accumulate must be >= 1, got ", accumulate);
-  GLUON_CHECK(seq >= 0, "--seq must be >= 1, or 0 for the model's own, got ", seq);
-  GLUON_CHECK(vocabulary >= 0, "--vocabulary must be >= 1, or 0 for the model's own, got ", vocabulary);
+  check_size("--layers", layers);
+  check_size("--width", width);
+  check_size("--heads", heads);
+  check_size("--seq", seq);
+  check_size("--vocabulary", vocabulary);
+  GLUON_CHECK(train_images >= 0, "--train-images must be >= 1, or 0 for all, got ", train_images);
+  GLUON_CHECK(test_images >= 0, "--test-images must be >= 1, or 0 for all, got ", test_images);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);
   GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
@@ -71,6 +88,15 @@ Estimator TrainConfig::estimator() const {
 
 Schedule TrainConfig::resolved_schedule() const {
   return schedule.empty() ? Schedule::linear(steps, steps * 3 / 10) : make_schedule(schedule);
+}
+
+double TrainConfig::resolved_label_smoothing() const {
+  if (label_smoothing >= 0) return label_smoothing;
+  return model == "cifar-cnn" ? 0.2 : 0;
+}
+
+bool TrainConfig::smooths_language() const {
+  return resolved_label_smoothing() > 0 && is_language_model(model);
 }
 
 int64_t TrainConfig::parts_for(int ranks) const {

@@ -1,4 +1,4 @@
-// TrainConfig: one run, completely described. Flags and config files fill the same fields (cli/train.cpp); the
+// TrainConfig: one run, completely described. Flags and config files fill the same fields (cli/train_options.cpp); the
 // resolved config is printed, stored in the run directory and in every checkpoint.
 
 #pragma once
@@ -66,6 +66,8 @@ struct TrainConfig {
 
   Geometry geometry() const;
   Schedule resolved_schedule() const;
+  double resolved_label_smoothing() const;
+  bool smooths_language() const;  // which no kernel does in bfloat16
   Geometry measuring_geometry() const;
   Estimator estimator() const;
 

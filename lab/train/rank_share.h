@@ -5,8 +5,8 @@
 //
 // A sum in float32 depends on its order, and training turns a difference in the last bit into one of a percent within
 // fifty steps. So the parts do not depend on the number of ranks: each is computed by itself, wherever that is, and the
-// parts' gradients are added in float64 (ReductionOptions::exact). Where parts would cost too much, on a GPU, or mean something
-// else, with batch norm, each rank's share is one piece (P = 1), and ranks agree to rounding at first.
+// parts' gradients are added in float64 (ReductionOptions::exact). Where parts would cost too much, on a GPU, or mean
+// something else, with batch norm, each rank's share is one piece (P = 1), and ranks agree to rounding at first.
 
 #pragma once
 
@@ -23,8 +23,8 @@ int64_t common_parts(int ranks);
 
 class RankShare {
  public:
-  /// One rank alone when `collective` is null; one piece a rank when `parts` is 1. Throws InputError when there are fewer
-  /// parts than ranks.
+  /// One rank alone when `collective` is null; one piece a rank when `parts` is 1. Throws InputError when there are
+  /// fewer parts than ranks.
   explicit RankShare(CollectivePtr collective, int64_t parts = 1);
 
   const CollectivePtr& collective() const { return collective_; }

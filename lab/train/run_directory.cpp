@@ -64,6 +64,13 @@ void RunDirectory::set_config(const std::string& config) {
 
 void RunDirectory::set_facts(const std::string& json) { write_text_atomically(path_ / "facts.json", json); }
 
+void RunDirectory::discard() {
+  std::error_code ignored;  // a folder with other files stays
+  for (const fs::path& file : {path_ / "config.toml", path_ / "facts.json", smoothness(), path_}) {
+    fs::remove(file, ignored);
+  }
+}
+
 std::string RunDirectory::config() const { return read_text(path_ / "config.toml"); }
 
 void RunDirectory::append(const LogRow& row) {

@@ -59,9 +59,12 @@ class RunDirectory {
   /// Calls `appended` after each row from now on.
   void on_append(std::function<void(const LogRow&)> appended) { appended_ = std::move(appended); }
 
-  /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out, and so are columns it does not
-  /// know. Throws InputError when the log cannot be read; a run without one has no rows.
+  /// The rows of log.csv; half a line at the end, as a killed run leaves it, is left out, and so are columns it does
+  /// not know. Throws InputError when the log cannot be read; a run without one has no rows.
   std::vector<LogRow> log() const;
+
+  /// Removes what create() and set_facts() made, for a run that ended before its first step; other files stay.
+  void discard();
 
   /// Drops the rows after `step`, which a killed run wrote beyond its last checkpoint; the seconds of the last row
   /// that stays are returned.

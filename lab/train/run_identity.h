@@ -9,8 +9,8 @@ namespace gluon::lab {
 
 using RunIdentity = std::map<std::string, std::string>;
 
-/// Throws InputError, naming the part and the first line that differs, unless `there`, what a checkpoint says, agrees with
-/// all of `here`.
+/// Throws InputError, naming the part and the first line that differs, unless `there`, what a checkpoint says, agrees
+/// with all of `here`.
 void check_same_run(const RunIdentity& here, const RunIdentity& there);
 
 }  // namespace gluon::lab

@@ -16,12 +16,13 @@
 
 namespace gluon::lab {
 
-std::string sample_text(const TrainConfig& config, const SampleOptions& options) {
+Sampled sample_text(const TrainConfig& config, const SampleOptions& options) {
   GLUON_CHECK(is_language_model(config.model), "sample: ", config.model, " is no language model");
   GLUON_CHECK(!options.prompt.empty(), "sample: the prompt must not be empty");
   const Experiment experiment = make_experiment(config);
   Trainer trainer(config, experiment.model, experiment.dataset);
-  trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
+  const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(config.out) / "checkpoint");
+  trainer.resume(loaded.checkpoint);
 
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
@@ -38,8 +39,8 @@ std::string sample_text(const TrainConfig& config, const SampleOptions& options)
                                                 .top_k = options.top_k,
                                                 .vocabulary = experiment.dataset->classes()},
                                                generator);
-  if (!tokenizer) return {tokens.begin(), tokens.end()};
-  return tokenizer->decode(std::vector<uint16_t>(tokens.begin(), tokens.end()));
+  if (!tokenizer) return {{tokens.begin(), tokens.end()}, loaded.warning};
+  return {tokenizer->decode(std::vector<uint16_t>(tokens.begin(), tokens.end())), loaded.warning};
 }
 
 }  // namespace gluon::lab

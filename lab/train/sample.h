@@ -17,8 +17,13 @@ struct SampleOptions {
   uint64_t seed = 0;
 };
 
+struct Sampled {
+  std::string text;
+  std::string warning;  // of load_checkpoint()
+};
+
 /// What the model of the run in `config.out` writes after the prompt. Throws InputError when the run holds no
 /// language model or no checkpoint, or an option is out of range.
-std::string sample_text(const TrainConfig& config, const SampleOptions& options);
+Sampled sample_text(const TrainConfig& config, const SampleOptions& options);
 
 }  // namespace gluon::lab

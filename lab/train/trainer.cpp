@@ -70,13 +70,13 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
               "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
               " training examples, got ", config_.batch);
-  half_ = config_.precision != "float32" && config_.device == "cuda" &&
+  half_ = config_.precision != "float32" && config_.device == "cuda" && !config_.smooths_language() &&
           model_->set_compute_type(torch::kBFloat16);
-  GLUON_CHECK(
-      half_ || config_.precision != "bfloat16",
-      "--precision bfloat16 needs --device cuda, and for language models a Hopper GPU and a build with the "
-      "CUDA kernels; got --model ",
-      config_.model, " --device ", config_.device);
+  GLUON_CHECK(half_ || config_.precision != "bfloat16",
+              "--precision bfloat16 needs --device cuda, and for language models a Hopper GPU, a build with "
+              "the CUDA kernels and no label smoothing; got --model ",
+              config_.model, " --device ", config_.device, " --label-smoothing ",
+              config_.resolved_label_smoothing());
   if (uses_graph()) {
     graph_.emplace(optimizer_.layers(),
                    [this](std::span<const Batch> batches) { return compute_gradients(batches); });
@@ -95,15 +95,19 @@ double Trainer::step() {
   model_->train();
   timing_ = {};
   torch::Tensor loss;
+  Stopwatch watch;
   try {
     loss = compute_gradients(steps_taken());
+    watch.lap();
+    optimizer_.reduce_gradients();
+    timing_.backward += watch.lap();
+    if (recorder_ && recorder_->needs_reference(steps_taken())) {
+      if (graph_) loss = loss.clone();
+      take_reference();
+    }
   } catch (const c10::OutOfMemoryError&) {
     refuse_batch();
   }
-  Stopwatch watch;
-  optimizer_.reduce_gradients();
-  timing_.backward += watch.lap();
-  if (recorder_ && recorder_->needs_reference(steps_taken())) take_reference();
   watch.lap();
   optimizer_.step();
   wait_for_device();
@@ -135,12 +139,12 @@ void Trainer::check_position() const {
                   {{"step", std::to_string(steps_taken())}, {"weights", number_text(weights)}});
 }
 
-torch::Tensor Trainer::compute_gradients(int64_t step, bool with_graph) {
+torch::Tensor Trainer::compute_gradients(int64_t step) {
   const int64_t count = batches_per_step();
   const int64_t first = config_.full_batch ? 0 : step * count;
   Stopwatch watch;
   optimizer_.zero_grad();
-  if (graph_ && with_graph && !time_stages_) {
+  if (graph_ && !time_stages_) {
     std::vector<Batch> batches;
     for (int64_t i = 0; i < count; ++i) batches.push_back(train_batches_.get(first + i));
     const torch::Tensor mean = graph_->run(batches);
@@ -162,7 +166,8 @@ torch::Tensor Trainer::compute_gradients(std::span<const Batch> batches) {
   torch::Tensor mean;
   Stopwatch watch;
   for (const Batch& batch : batches) {
-    torch::Tensor loss = model_->loss(batch, label_smoothing()) / static_cast<double>(batches_per_step());
+    torch::Tensor loss =
+        model_->loss(batch, config_.resolved_label_smoothing()) / static_cast<double>(batches_per_step());
     const int64_t examples = batch.inputs.size(0);
     if (examples < config_.batch) {
       loss = loss * (static_cast<double>(examples) / static_cast<double>(config_.batch));
@@ -180,6 +185,7 @@ torch::Tensor Trainer::compute_gradients(std::span<const Batch> batches) {
 std::string Trainer::precision() const {
   std::string text = half_ ? "bfloat16" : "float32";
   if (config_.device != "cuda") return text;
+  if (!half_ && config_.precision.empty() && config_.smooths_language()) text += " for label smoothing";
   if (graph_) return text + ", forward and backward pass as one CUDA graph";
   const std::string why = kernels::why_unavailable(torch::Device(torch::kCUDA, 0));
   return why.empty() ? text : join(text, ", without kernels and CUDA graph: ", why);
@@ -201,7 +207,7 @@ void Trainer::refuse_batch() {
       const torch::Tensor scratch =
           torch::empty({optimizer_.options().scratch_bytes},
                        torch::device(torch::Device(config_.device)).dtype(torch::kByte));
-      model_->loss(on_device(dataset_->train_batch(0, batch)), label_smoothing()).backward();
+      model_->loss(on_device(dataset_->train_batch(0, batch)), config_.resolved_label_smoothing()).backward();
       fits = batch;
     } catch (const c10::OutOfMemoryError&) {
       optimizer_.zero_grad();
@@ -221,17 +227,23 @@ void Trainer::take_reference() {
   const StepTiming timing = timing_;
   std::vector<torch::Tensor> gradients;
   for (const Layer& layer : optimizer_.layers()) gradients.push_back(layer.parameter.grad());
+  std::vector<torch::Tensor> kept;  // another replay of the graph writes where they are
+  if (graph_) {
+    for (const torch::Tensor& gradient : gradients)
+      kept.push_back(gradient.defined() ? gradient.clone() : gradient);
+  }
   std::vector<torch::Tensor> buffers;  // running statistics: a look ahead must not change them
   for (const torch::Tensor& buffer : model_->buffers()) buffers.push_back(buffer.clone());
 
-  compute_gradients(steps_taken() + 1, /*with_graph=*/false);  // the graph's gradients are this step's
+  compute_gradients(steps_taken() + 1);
   optimizer_.reduce_gradients();
   recorder_->take_reference();
 
+  const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (graph_ && kept[i].defined()) gradients[i].copy_(kept[i]);
     optimizer_.layers()[i].parameter.mutable_grad() = gradients[i];
   }
-  const torch::NoGradGuard no_grad;
   for (std::size_t i = 0; i < buffers.size(); ++i) model_->buffers()[i].copy_(buffers[i]);
   timing_ = timing;
   timing_.reference = watch.lap();
@@ -361,11 +373,6 @@ Batch Trainer::on_device(Batch batch) const {
 
 int64_t Trainer::batches_per_step() const {
   return config_.full_batch ? dataset_->train_examples() / config_.batch : config_.accumulate;
-}
-
-double Trainer::label_smoothing() const {
-  if (config_.label_smoothing >= 0) return config_.label_smoothing;
-  return config_.model == "cifar-cnn" ? 0.2 : 0;
 }
 
 RunIdentity Trainer::identity() const {

@@ -48,8 +48,9 @@ struct TrainSummary {
 
 class Trainer {
  public:
-  /// With several ranks in `collective`, each with a trainer of its own, a batch is shared by all of them, and they call
-  /// the same functions together. Throws InputError when config, model and data do not fit each other, or other ranks'.
+  /// With several ranks in `collective`, each with a trainer of its own, a batch is shared by all of them, and they
+  /// call the same functions together. Throws InputError when config, model and data do not fit each other, or other
+  /// ranks'.
   Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
           CollectivePtr collective = nullptr);
   Trainer(const Trainer&) = delete;
@@ -68,8 +69,8 @@ class Trainer {
   /// of the run so far were measured in another way.
   void prepare(const RunDirectory& directory);
 
-  /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true on any
-  /// rank. Only the first rank has a directory and shows progress; both are null on the others.
+  /// Steps to the end of the config, logging, saving and showing; stops after the step in which `stop` turned true on
+  /// any rank. Only the first rank has a directory and shows progress; both are null on the others.
   TrainSummary run(RunDirectory* directory, Progress* progress, const std::atomic<bool>& stop);
 
   /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint
@@ -89,11 +90,11 @@ class Trainer {
   int64_t tokens_per_step() const;
   const StepTiming& last_timing() const { return timing_; }
   const Optimizer& optimizer() const { return optimizer_; }
-  const Recorder* recorder() const { return recorder_.get(); }
+  const std::shared_ptr<Recorder>& recorder() const { return recorder_; }
 
  private:
   // Of the batches of that step, at the parameters as they are; the mean loss, still on the device.
-  torch::Tensor compute_gradients(int64_t step, bool with_graph = true);
+  torch::Tensor compute_gradients(int64_t step);
   // The same by its batches, one after another; with a CUDA graph through `graph_`.
   torch::Tensor compute_gradients(std::span<const Batch> batches);
   void check_ranks() const;
@@ -105,7 +106,6 @@ class Trainer {
   Batch on_device(Batch batch) const;
   bool uses_graph() const;
   int64_t batches_per_step() const;
-  double label_smoothing() const;
   RunIdentity identity() const;  // what must agree between a checkpoint, other ranks and this run
   LogRow log_row(double loss, std::optional<double> val, double seconds) const;
 

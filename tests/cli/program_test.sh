@@ -95,6 +95,12 @@ cp "$work/recorded/config.toml" "$work/before.toml"
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-mode consecutive
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-geometry normalized_descent
 cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
+expect 2 "excludes" train --resume --out "$work/recorded" --config "$work/before.toml"
+expect 2 "--seed: must be >= 0, got -1" train "${small[@]}" --seed -1
+expect 2 "--seed: must be >= 0, got -1" sample "$work/run" --seed -1
+expect 2 "--sample must be >= 0, got -1" train "${small[@]}" --sample -1
+expect 2 "--sample: cifar-cnn is no language model" train --model cifar-cnn --data "$work" --sample 5
+expect 2 "layers must be in 1..1 for embedding" bench step --model embedding --layers -5
 expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))"
 expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
 expect 0 "one pass" bench fit --samples 1000 --repeats 1

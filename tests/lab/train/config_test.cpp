@@ -26,6 +26,18 @@ TEST(TrainConfig, TheDefaultScheduleFallsOverTheLastThirtyPercent) {
   EXPECT_EQ(config.resolved_schedule().name(), "constant");
 }
 
+TEST(TrainConfig, OnlyTheCnnSmoothsItsLabelsUnasked) {
+  TrainConfig config;
+  EXPECT_EQ(config.resolved_label_smoothing(), 0);
+  EXPECT_FALSE(config.smooths_language());
+  config.label_smoothing = 0.1;
+  EXPECT_TRUE(config.smooths_language());
+  config.model = "cifar-cnn";
+  EXPECT_FALSE(config.smooths_language());
+  config.label_smoothing = -1;
+  EXPECT_EQ(config.resolved_label_smoothing(), 0.2);
+}
+
 TEST(TrainConfig, LrIsAdamWs) {
   TrainConfig config;
   config.lr = 0.25;
@@ -52,10 +64,18 @@ TEST(TrainConfig, BadValuesAreNamed) {
     return config;
   };
   EXPECT_INPUT_ERROR(with([](auto& c) { c.steps = 0; }).validate(), "--steps must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = -1; }).validate(), "--batch must be >= 1, got -1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = -1; }).validate(),
+                     "--batch must be in 1..2147483648, got -1");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.accumulate = 0; }).validate(), "--accumulate must be >= 1, got 0");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.seq = -4; }).validate(),
-                     "--seq must be >= 1, or 0 for the model's own, got -4");
+                     "--seq must be in 1..16777216, or 0 for the model's own, got -4");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = int64_t{1} << 60; }).validate(), "--batch must be in 1..");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.layers = -3; }).validate(), "--layers must be in 1..");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.width = int64_t{1} << 30; }).validate(), "--width must be in 1..");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.heads = -1; }).validate(), "--heads must be in 1..");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.train_images = -3; }).validate(),
+                     "--train-images must be >= 1, or 0 for all, got -3");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.test_images = -3; }).validate(), "--test-images must be >= 1");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.eval_every = 0; }).validate(), "--eval-every must be >= 1, got 0");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.save_every = 0; }).validate(), "--save-every must be >= 1, got 0");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.clip = -1; }).validate(), "--clip must be >= 0, got -1");
@@ -79,7 +99,7 @@ TEST(TrainConfig, BadValuesAreNamed) {
                      "--radius: expected a number, got 'x'");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.full_batch = true, c.accumulate = 2; }).validate(),
                      "exclude each other");
-  EXPECT_INPUT_ERROR(with([](auto& c) { c.vocabulary = -1; }).validate(), "--vocabulary must be >= 1");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.vocabulary = -1; }).validate(), "--vocabulary must be in 1..");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_every = -1; }).validate(),
                      "--smoothness-every must be >= 1, or 0 for no samples, got -1");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.smoothness_mode = "unknown"; }).validate(),

@@ -101,6 +101,22 @@ TEST(RunDirectory, ALogFromBeforeTheOptimizersShareGoesOn) {
             "1,100,1,,0.5,,0.25\n2,200,0.5,,1,0.125,0.25\n");
 }
 
+TEST(RunDirectory, DiscardedItLeavesOnlyWhatIsNotItsOwn) {
+  const TemporaryFolder folder;
+  const auto discard = [](const std::filesystem::path& path) {
+    RunDirectory run = RunDirectory::create(path, "steps=3\n");
+    run.set_facts("{}");
+    run.discard();
+  };
+  discard(folder.path() / "run");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+  std::filesystem::create_directory(folder.path() / "mine");
+  std::ofstream(folder.path() / "mine" / "notes.txt") << "mine";
+  discard(folder.path() / "mine");
+  EXPECT_EQ(text_of(folder.path() / "mine" / "notes.txt"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "mine" / "config.toml"));
+}
+
 TEST(RunDirectory, TheLastCellMayBeEmpty) {
   const TemporaryFolder folder;
   RunDirectory run = RunDirectory::create(folder.path() / "run", "");

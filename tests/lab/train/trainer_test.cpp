@@ -230,6 +230,18 @@ TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
       }
       const double val = without.evaluate();
       EXPECT_NEAR(with.evaluate(), val, 1e-3 * val);
+      const Trajectory samples = with.recorder()->take_samples(),
+                       expected = without.recorder()->take_samples();
+      for (std::size_t layer = 0; layer < expected.layers.size(); ++layer) {
+        const std::vector<Sample>& pairs = expected.layers[layer].samples;
+        ASSERT_EQ(samples.layers[layer].samples.size(), pairs.size());
+        EXPECT_GE(pairs.size(), 1U);
+        for (std::size_t i = 0; i < pairs.size(); ++i) {
+          EXPECT_NEAR(samples.layers[layer].samples[i].smoothness, pairs[i].smoothness,
+                      0.05 * pairs[i].smoothness)
+              << expected.layers[layer].layer << " " << pairs[i].step;
+        }
+      }
     }
   }
 }
