@@ -31,7 +31,7 @@ TEXT = ROOT / "README.md"  # always there; which text it is does not change the 
 VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, BATCH = 256, 128, 4, 128, 4, 16  # nanogpt-tiny
 PRESETS = {"unscion": "unconstrained Scion", "adamw": "torch.optim.AdamW"}
 PARTS = ["forward", "backward", "optimizer"]
-WARMUP_STEPS = 2  # as gluon bench train
+WARMUP_STEPS = 3  # as gluon bench train
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ struct FitResult {
   Fit fit;
 };
 
-/// Samples Lhat = (2 + 3 |g|*) times a random factor in [0.5, 1.5]. Throws InputError unless both are >= 1.
+/// Samples Lhat = (2 + 3 |g|*) times a random factor in [0.5, 1.5]. Throws InputError unless samples >= 2 and
+/// repeats >= 1.
 FitResult run_fit(int64_t samples, int64_t repeats);
 
 }  // namespace gluon::benchmarks

@@ -4,11 +4,12 @@
     benchmarks/gpu_peers.py [--program build/gluon] [--repeats 20] [--only step|train] [--json FILE]
 
 Ours are runs of `gluon bench step` and `gluon bench train`, each before its peers have taken memory. The peers are
-PyTorch's own optimizers and short versions, written here, of what people run:
+PyTorch's own optimizers and short versions (gpu_peer_systems.py) of what people run:
 
     stacked Polar Express   foreach momentum, matrices stacked by shape, five compiled steps in bfloat16
     eager Scion             one matrix at a time, five Jordan steps in bfloat16; sign for the embedding
-    compiled NanoGPT        the paper's model under bfloat16 autocast and torch.compile, with that Scion
+    compiled NanoGPT        the paper's model under bfloat16 autocast and torch.compile, with that Scion, and with the
+                            stacked Polar Express and the same sign
 
 Optimizer steps are timed by CUDA events with the GPU idle before, training steps of ours by the clock; medians count.
 Our forward+backward waits after each of the two, the whole step does not. The error is the root mean square, over one
@@ -33,10 +34,11 @@ def stop(message):
 
 try:
     import torch
-    import torch.nn.functional as F
     from torch import nn
 except ImportError:
     stop("this python3 has no PyTorch; the peers need PyTorch 2.9 or later with CUDA")
+
+from gpu_peer_systems import JORDAN, POLAR_EXPRESS, SAFETY, NanoGpt, Scion, StackedPolarExpress, orthogonalize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START = time.monotonic()
@@ -44,7 +46,7 @@ VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, BATCH = 50304, 1024, 12, 768, 6, 32  
 EMBEDDING_FLOOR = 1e3 * VOCABULARY * WIDTH * 20 / 4.2e12  # ms, as the other floors
 TRAIN_FLOOR = 36
 STACKED, MUON = "torch.compile, stacked Polar Express", "torch.optim.Muon"
-PEER_TRAINING = "torch.compile, eager Scion"
+SCION_TRAINING = "torch.compile, eager Scion"
 NOTES = f"""\
 Floors, with products at 733 TFLOP/s, half computed where symmetric, and bytes at 4.2 TB/s: gpt124m 1.3 + 0.4 ms,
 gpt1b3 38 ms of products, embedding {EMBEDDING_FLOOR:.2f} ms of bytes, training {TRAIN_FLOOR} ms of products.
@@ -58,160 +60,6 @@ def gpt_shapes(blocks, width):
 
 STEPS = {"gpt124m": (gpt_shapes(12, 768), 1.3 + 0.4), "gpt1b3": (gpt_shapes(24, 2048), 38),
          "embedding": ([(VOCABULARY, WIDTH)], EMBEDDING_FLOOR)}
-
-
-# ---- orthogonalization ------------------------------------------------------------------------------------------
-
-JORDAN = [(3.4445, -4.7750, 2.0315)] * 5
-SAFETY = 1.01
-POLAR_EXPRESS = [(a / SAFETY, b / SAFETY**3, c / SAFETY**5) for a, b, c in [
-    (8.28721201814563, -23.595886519098837, 17.300387312530933),
-    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
-    (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
-    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
-    (2.300652019954817, -1.6689039845747493, 0.4188073119525673)]]
-
-
-def is_tall(x):
-    return x.shape[-2] > x.shape[-1]
-
-
-def iterate(x, coefficients, safety):
-    """The quintic iteration for x (..., k, l), k <= l, in its precision."""
-    x = x / (x.float().square().sum((-2, -1), keepdim=True).sqrt() * safety + 1e-7).to(x.dtype)
-    for a, b, c in coefficients:
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
-    return x
-
-
-def orthogonalize(g, coefficients, safety):
-    """One matrix in bfloat16."""
-    x = g.bfloat16()
-    return iterate(x.mT, coefficients, safety).mT if is_tall(x) else iterate(x, coefficients, safety)
-
-
-def orthogonalize_stacks(*stacks):
-    """Polar Express of stacks (b, m, n) and (b, n, m) as one; each comes back in its own layout, float32."""
-    x = torch.cat([stack.mT if is_tall(stack) else stack for stack in stacks])
-    parts = iterate(x, POLAR_EXPRESS, SAFETY).split([stack.shape[0] for stack in stacks])
-    return [(part.mT if is_tall(stack) else part).float().contiguous() for stack, part in zip(stacks, parts)]
-
-
-def exact_polar(g):
-    if g.shape[0] < g.shape[1]:
-        return exact_polar(g.T).T
-    q, r = torch.linalg.qr(g.double())
-    u, _, vt = torch.linalg.svd(r.cpu())
-    return q @ (u @ vt).to(q.device)
-
-
-def polar_errors(shapes, device):
-    """Errors of the peers' two iterations, over one random matrix of each shape."""
-    iterations = {STACKED: (POLAR_EXPRESS, SAFETY), MUON: (JORDAN, 1)}
-    squares = {name: [] for name in iterations}
-    for rows, columns in sorted(set(shapes)):
-        g = torch.randn(rows, columns, device=device)
-        exact = exact_polar(g)
-        for name, (coefficients, safety) in iterations.items():
-            difference = orthogonalize(g, coefficients, safety).double() - exact
-            squares[name].append(difference.square().sum().item() / min(rows, columns))
-    return {name: math.sqrt(statistics.mean(values)) for name, values in squares.items()}
-
-
-# ---- optimizers -------------------------------------------------------------------------------------------------
-
-
-class StackedPolarExpress:
-    def __init__(self, parameters, radius=0.02, beta=0.95):
-        self.radius, self.beta = radius, beta
-        self.parameters, self.momenta, self.inputs, self.groups = {}, {}, {}, {}
-        for parameter in parameters:
-            self.parameters.setdefault(tuple(parameter.shape), []).append(parameter)
-        for shape, same in self.parameters.items():
-            self.momenta[shape] = [torch.zeros_like(parameter) for parameter in same]
-            self.inputs[shape] = torch.empty(len(same), *shape, dtype=torch.bfloat16, device=same[0].device)
-            self.groups.setdefault(tuple(sorted(shape)), []).append(shape)
-        self.orthogonalize = torch.compile(orthogonalize_stacks, dynamic=False)
-
-    @torch.no_grad()
-    def step(self):
-        for shape, momenta in self.momenta.items():
-            gradients = [parameter.grad for parameter in self.parameters[shape]]
-            torch._foreach_lerp_(momenta, gradients, 1 - self.beta)
-            ahead = torch._foreach_lerp(gradients, momenta, self.beta)
-            torch._foreach_copy_(list(self.inputs[shape].unbind()), ahead)
-        for shapes in self.groups.values():
-            directions = self.orthogonalize(*[self.inputs[shape] for shape in shapes])
-            for shape, stack in zip(shapes, directions):
-                torch._foreach_add_(self.parameters[shape], list(stack.unbind()), alpha=-self.radius)
-
-
-class Scion:
-    def __init__(self, hidden, embedding):
-        self.hidden, self.embedding = hidden, embedding
-        self.momenta = {parameter: torch.zeros_like(parameter) for parameter in [*hidden, *embedding]}
-
-    @torch.no_grad()
-    def step(self):
-        for parameter in self.hidden:
-            momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
-            rows, columns = parameter.shape
-            parameter.add_(orthogonalize(momentum, JORDAN, 1), alpha=-0.018 * math.sqrt(rows / columns))
-        for parameter in self.embedding:
-            momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
-            parameter.add_(momentum.sign(), alpha=-1.08 / parameter.shape[1])
-
-
-# ---- the model --------------------------------------------------------------------------------------------------
-
-
-def rms_norm(x):
-    y = x.float()
-    return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + torch.finfo(y.dtype).eps)).to(x.dtype)
-
-
-def rotate(x, cos, sin):
-    x1, x2 = x.chunk(2, -1)
-    return torch.cat([x1 * cos + x2 * sin, x2 * cos - x1 * sin], -1).to(x.dtype)
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.c_q, self.c_k, self.c_v, self.c_proj = (nn.Linear(width, width, bias=False) for _ in range(4))
-        self.c_up = nn.Linear(width, 4 * width, bias=False)
-        self.c_down = nn.Linear(4 * width, width, bias=False)
-        for layer in (self.c_proj, self.c_down):
-            nn.init.zeros_(layer.weight)
-
-    def forward(self, x, cos, sin):
-        y = rms_norm(x)
-        q, k, v = [c(y).unflatten(-1, (self.heads, -1)) for c in (self.c_q, self.c_k, self.c_v)]
-        q, k = [rotate(rms_norm(z), cos, sin) for z in (q, k)]
-        y = F.scaled_dot_product_attention(*[z.transpose(1, 2) for z in (q, k, v)], is_causal=True)
-        x = x + self.c_proj(y.transpose(1, 2).flatten(2))
-        return x + self.c_down(2 * F.relu(self.c_up(rms_norm(x))).square())
-
-
-class NanoGpt(nn.Module):
-    def __init__(self, vocabulary, context, layers, width, heads, stream=torch.bfloat16):
-        super().__init__()
-        self.stream = stream
-        self.head = nn.Linear(width, vocabulary, bias=False)  # and the embedding
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        dimension = width // heads
-        frequencies = 10000.0 ** (-torch.arange(0, dimension, 2).float() / dimension)
-        angles = torch.outer(torch.arange(context).float(), frequencies)[:, None, :]
-        self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
-
-    def forward(self, tokens, targets):
-        x = F.embedding(tokens, self.head.weight).to(self.stream)
-        for block in self.blocks:
-            x = block(x, self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]])
-        return F.cross_entropy(self.head(rms_norm(x)).float().flatten(0, 1), targets.flatten())
 
 
 # ---- measuring --------------------------------------------------------------------------------------------------
@@ -249,6 +97,7 @@ def run_ours(options, benchmark, *arguments):
     command = [str(part) for part in command]
     say("ours: " + " ".join(command[1:]))
     done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    print(done.stderr, end="", file=sys.stderr)  # a slow path that was taken is said there
     if done.returncode != 0:
         return {"unavailable": first_line(done.stderr or done.stdout)}
     return json.loads(done.stdout)
@@ -267,6 +116,27 @@ def attempt(what, system, measure):
         return [row(what, system, unavailable=first_line(str(error)))]
     finally:
         clear()
+
+
+def exact_polar(g):
+    if g.shape[0] < g.shape[1]:
+        return exact_polar(g.T).T
+    q, r = torch.linalg.qr(g.double())
+    u, _, vt = torch.linalg.svd(r.cpu())
+    return q @ (u @ vt).to(q.device)
+
+
+def polar_errors(shapes, device):
+    """Errors of the peers' two iterations, over one random matrix of each shape."""
+    iterations = {STACKED: (POLAR_EXPRESS, SAFETY), MUON: (JORDAN, 1)}
+    squares = {name: [] for name in iterations}
+    for rows, columns in sorted(set(shapes)):
+        g = torch.randn(rows, columns, device=device)
+        exact = exact_polar(g)
+        for name, (coefficients, safety) in iterations.items():
+            difference = orthogonalize(g, coefficients, safety).double() - exact
+            squares[name].append(difference.square().sum().item() / min(rows, columns))
+    return {name: math.sqrt(statistics.mean(values)) for name, values in squares.items()}
 
 
 def measure_step(model, options):
@@ -306,8 +176,8 @@ def time_peer_training(repeats):
     torch.manual_seed(0)
     model = NanoGpt(VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS).cuda()
     compiled = torch.compile(model, dynamic=False)
-    optimizer = Scion(list(model.blocks.parameters()), [model.head.weight])
-    tokens, targets = torch.randint(VOCABULARY, (2, BATCH, CONTEXT), device="cuda")
+    hidden, embedding = list(model.blocks.parameters()), [model.head.weight]
+    tokens, targets = torch.randint(256, (2, BATCH, CONTEXT), device="cuda")  # bytes, as those of ours
 
     def compute_gradients():
         model.zero_grad(set_to_none=True)
@@ -315,14 +185,20 @@ def time_peer_training(repeats):
             loss = compiled(tokens, targets)
         loss.backward()
 
-    def whole_step():
-        compute_gradients()
-        optimizer.step()
+    def whole_ms(optimizers):
+        def step():
+            compute_gradients()
+            for optimizer in optimizers:
+                optimizer.step()
+
+        torch.cuda.reset_peak_memory_stats()
+        return gpu_ms(step, repeats), torch.cuda.max_memory_allocated() / 2**30
 
     gradients_ms = gpu_ms(compute_gradients, repeats)
-    torch.cuda.reset_peak_memory_stats()
-    whole_ms = gpu_ms(whole_step, repeats)
-    return training_rows(PEER_TRAINING, gradients_ms, whole_ms, torch.cuda.max_memory_allocated() / 2**30)
+    rows = training_rows(SCION_TRAINING, gradients_ms, *whole_ms([Scion(hidden, embedding)]))
+    clear()
+    return rows + training_rows(STACKED, gradients_ms,
+                                *whole_ms([StackedPolarExpress(hidden), Scion([], embedding)]))[1:]
 
 
 def measure_training(options):
@@ -333,7 +209,7 @@ def measure_training(options):
         peak = done.get("gpu_peak_bytes")
         rows = training_rows("ours", done["forward_ms"] + done["backward_ms"],
                              1e3 * BATCH * CONTEXT / done["tokens_per_second"], peak and peak / 2**30)
-    rows += attempt("training, whole step", PEER_TRAINING, lambda: time_peer_training(options.repeats))
+    rows += attempt("training, whole step", SCION_TRAINING, lambda: time_peer_training(options.repeats))
     return sorted(rows, key=lambda one: one["what"])  # stable: ours stays first
 
 
@@ -368,6 +244,8 @@ def main():
     options = parser.parse_args()
     if not torch.cuda.is_available():
         stop(f"no CUDA GPU is available to PyTorch {torch.__version__}")
+    if options.repeats < 1:
+        stop(f"--repeats must be >= 1, got {options.repeats}")
     if not options.program.is_file():
         stop(f"no program {options.program}; make build")
     options.program = options.program.resolve()
@@ -392,6 +270,8 @@ def main():
           f"{how['date']}, medians of {how['repeats']}")
     if options.json:
         options.json.write_text(json.dumps({"benchmark": "gpu_peers", **how, "rows": rows}, indent=2) + "\n")
+    if any(one["system"] == "ours" and one["ms"] is None for one in rows):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ struct TrainResult {
   int threads = 0;
 };
 
-/// Three steps to warm up (on a GPU the third one captures a graph), then the medians over `repeats` steps of `config`. Throws InputError as gluon train does.
+/// Three steps to warm up (on a GPU the third one captures a graph), then the medians over `repeats` steps of `config`.
+/// Throws InputError as gluon train does.
 TrainResult run_train(const lab::TrainConfig& config, int64_t repeats);
 
 }  // namespace gluon::benchmarks

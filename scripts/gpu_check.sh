@@ -10,6 +10,11 @@ export GLUON_SKIP_SETUP=1
 gluon=build/gluon
 
 build() {
+  if [ -f build/preset ] && [ "$(cat build/preset)" != cuda ]; then
+    echo "gpu_check: build/ is for $(cat build/preset); remove it first" >&2
+    return 1
+  fi
+  mkdir -p build && echo cuda > build/preset  # as make does
   cmake --preset cuda --log-level=ERROR -Wno-dev > /dev/null
   ninja -C build gluon_program fused_check orthogonalize_check \
     update_tests lmo_tests orthogonalize_tests smoothness_tests model_tests train_tests | tail -n 1
