@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <future>
 #include <memory>
-#include <thread>
 
 #include "gluon/check.h"
 #include "gluon/distributed/collective.h"
@@ -218,10 +218,20 @@ std::string first_line(const std::exception& error) {
   return end == std::string::npos ? text : text.substr(end + 2);
 }
 
+std::thread talking_thread(std::function<void()> body) {
+  return std::thread([body = std::move(body)] {
+    sigset_t pipe;
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    body();
+  });
+}
+
 bool finishes_within(std::chrono::milliseconds limit, std::function<void()> body) {
-  std::packaged_task<void()> task(std::move(body));
-  std::future<void> done = task.get_future();
-  std::thread(std::move(task)).detach();
+  const auto task = std::make_shared<std::packaged_task<void()>>(std::move(body));
+  std::future<void> done = task->get_future();
+  talking_thread([task] { (*task)(); }).detach();
   if (done.wait_for(limit) != std::future_status::ready) return false;
   done.get();
   return true;

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gluon/distributed/ranks.h"
@@ -37,7 +38,11 @@ std::string listed(const std::vector<int>& ranks);
 /// What an error of c10d or Gloo says, without the place in its source and without its backtrace.
 std::string first_line(const std::exception& error);
 
-/// Runs `body` in a thread; false when that takes longer than `limit`. The thread then goes on by itself: `body` must
+/// Starts a thread that talks to other ranks. Writing to one that is gone is an error to it, and to the threads that
+/// c10d starts in it; by default such a write ends the process (SIGPIPE), and Gloo's do not ask for anything else.
+std::thread talking_thread(std::function<void()> body);
+
+/// Runs `body` in such a thread; false when that takes longer than `limit`. The thread then goes on by itself: `body` must
 /// own what it uses. This is for calls that may hang when another process does.
 bool finishes_within(std::chrono::milliseconds limit, std::function<void()> body);
 

@@ -225,7 +225,7 @@ RankWatch::RankWatch(c10::intrusive_ptr<c10d::Store> store, const Ranks& ranks, 
   state_->store = std::move(store);
   state_->ranks = ranks;
   state_->options = std::move(options);
-  thread_ = std::thread([state = state_] { state->run(); });
+  thread_ = talking_thread([state = state_] { state->run(); });
 }
 
 RankWatch::~RankWatch() {
