@@ -34,7 +34,7 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
       ->default_str(config.full_batch ? "true" : "false")
       ->group("Data");
   option("--parts", config.parts,
-         "Parts of a batch that ranks share, added in float64 (1: one piece a rank; 0: 12 with --ranks on "
+         "Parts of a batch that ranks share, added in float64 (1: one piece a rank; 0: 12 with ranks on "
          "the CPU)")
       ->group("Data");
   option("--preset", config.preset,

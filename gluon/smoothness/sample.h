@@ -42,7 +42,7 @@ struct Sample {
 };
 
 struct LayerTrajectory {
-  std::string layer;        // the matrix's name, such as "blocks.0.attn.q.weight"
+  std::string layer;        // the matrix's name, such as "transformer.h.0.attn.c_q.weight"
   std::string group;        // role of the layer, the key of --radius: "hidden", "embedding", ...
   std::string norm;         // the norm that measured, such as "scaled(2,spectral)"
   std::string dual_method;  // how its dual was computed: "exact", or the orthogonalizer with steps

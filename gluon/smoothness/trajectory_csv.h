@@ -1,7 +1,7 @@
 // smoothness.csv: the samples of a run, one row per layer and sample.
 //
 //   step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius
-//   50,blocks.0.attn.q.weight,hidden,"scaled(1,spectral)",exact,same_batch,0.031,0.018,1.72,0.52,0.49,0.97,0.018
+//   50,h.0.attn.c_q.weight,hidden,"scaled(1,spectral)",exact,same_batch,0.031,0.018,1.72,0.52,0.49,0.97,0.018
 //
 // The numbers are those of smoothness/sample.h; one that is not known is an empty cell. Fields with commas or quotes
 // are quoted as in RFC 4180. The recorder writes the file while the run goes on, the fit reads it.
