@@ -18,16 +18,18 @@ void add_eval(CLI::App& app) {
   command->callback([run, data] {
     lab::TrainConfig config = config_of_run(*run);
     lab::Experiment experiment = lab::make_experiment(config);
+    const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(*run) / "checkpoint");
+    if (!loaded.warning.empty()) std::cerr << "gluon: " << loaded.warning << '\n';
+    lab::Trainer(config, experiment.model, experiment.dataset).resume(loaded.checkpoint);
     if (!data->empty()) {
       config.data = *data;
       config.vocabulary = experiment.vocabulary;
       experiment.dataset = lab::make_dataset(config);
     }
+    config.full_batch = false;  // nothing is trained, so the batch need not divide anything
+    config.smoothness_mode.clear();
     lab::Trainer trainer(config, experiment.model, experiment.dataset);
-    const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(*run) / "checkpoint");
-    if (!loaded.warning.empty()) std::cerr << "gluon: " << loaded.warning << '\n';
-    trainer.resume(loaded.checkpoint);
-    std::cout << "step " << trainer.steps_taken() << ", " << experiment.dataset->describe() << '\n'
+    std::cout << "step " << loaded.checkpoint.step << ", " << experiment.dataset->describe() << '\n'
               << std::fixed << std::setprecision(4) << "validation loss  " << trainer.evaluate() << '\n'
               << "accuracy         " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
   });

@@ -3,12 +3,15 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
 #include "cli/commands.h"
+#include "cli/out_of_memory.h"
 #include "cli/ranks.h"
+#include "cli/whole_numbers.h"
 #include "gluon/check.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
@@ -61,6 +64,7 @@ int main(int argc, char** argv) {
   gluon::cli::add_watch(app);
   gluon::cli::add_theory(app);
   gluon::cli::add_bench(app);
+  gluon::cli::check_whole_numbers(app);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::CallForHelp();
@@ -74,26 +78,22 @@ int main(int argc, char** argv) {
   } catch (const gluon::RankLost& error) {
     std::cerr << "gluon: " << error.what() << std::endl;
     std::_Exit(gluon::cli::kRankLostCode);  // threads may still wait for the lost rank
-  } catch (const c10::OutOfMemoryError& error) {
-    const std::string text = error.what_without_backtrace();
-    std::cerr << "gluon: out of GPU memory: " << text.substr(0, text.find('\n')) << '\n';
-    return 2;
-  } catch (const std::bad_alloc&) {
-    std::cerr << "gluon: out of memory\n";
-    return 2;
   } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {
-    // A failure inside a library below us: its first line says what, the rest is a backtrace.
-    const std::string text = error.what(), first = text.substr(0, text.find('\n'));
-    const std::size_t memory = first.find("can't allocate memory");  // LibTorch has no type for it
-    if (memory != std::string::npos) {
-      std::cerr << "gluon: out of memory: " << first.substr(memory) << '\n';
+    if (const std::string memory = gluon::cli::out_of_memory(error); !memory.empty()) {
+      std::cerr << "gluon: " << memory << '\n';
       return 2;
     }
-    std::cerr << "gluon: internal error: " << first << '\n';
+    // A failure inside a library below us: its first line says what, the rest is a backtrace.
+    const std::string text = error.what();
+    std::cerr << "gluon: internal error: " << text.substr(0, text.find('\n')) << '\n';
     return 1;
+  }
+  if (!std::cout.flush() || std::fflush(stdout) != 0) {
+    std::cerr << "gluon: cannot write to the standard output\n";
+    return 2;
   }
   return 0;
 }

@@ -114,7 +114,8 @@ class Children {
       if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
       if (ended < 0) status = 1 << 8;  // somebody else took its status: it failed, for all we know
       processes_[rank] = 0;
-      if (WIFSIGNALED(status) && !killing_) {
+      if (WIFSIGNALED(status) && killing_) continue;  // by us
+      if (WIFSIGNALED(status)) {
         const int signal = WTERMSIG(status);
         std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " ("
                   << ::strsignal(signal) << ")\n";

@@ -18,9 +18,7 @@ void add_sample(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--top-k", options->top_k, "Only the k most likely tokens (0: all)")
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the choices")
-      ->capture_default_str()
-      ->check(not_negative());
+  command->add_option("--seed", options->seed, "Of the choices")->capture_default_str();
   command->callback([run, options] {
     const lab::Sampled sampled = lab::sample_text(config_of_run(*run), *options);
     if (!sampled.warning.empty()) std::cerr << "gluon: " << sampled.warning << '\n';

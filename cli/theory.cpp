@@ -316,7 +316,8 @@ void add_theory(CLI::App& app) {
   command->add_option("--run", flags->run, "Run with recorded smoothness: L0, L1 and Delta0 from there");
   command->add_option("--delta0", flags->initial_gap, "f(X_0) - inf f");
   command->add_option("--eps", flags->precision, "Precision: how many iterations does it take?");
-  command->add_option("--steps", flags->steps, "Iterations: what is promised after them?")->type_name("INT");
+  command->add_option("--steps", flags->steps, "Iterations: what is promised after them?")
+      ->type_name("COUNT");
   command->add_option("--mu", flags->mu, "Polyak-Lojasiewicz constant (pl, pl0)");
   command->add_option("--zeta", flags->zeta, "Relative noise, in [0, 1) (2, 2w)");
   command->add_option("--sigma", flags->sigma, "Noise level (3)");

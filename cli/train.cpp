@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/commands.h"
+#include "cli/out_of_memory.h"
 #include "cli/ranks.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
@@ -82,15 +83,40 @@ std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * count));
 }
 
-// A run that ends in its first step leaves no folder in the way of the next try.
-lab::TrainSummary run_in(lab::RunDirectory& directory, lab::Trainer& trainer, bool resumed) {
-  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
-  try {
-    return trainer.run(&directory, &progress, stop_on_signal());
-  } catch (...) {
-    if (!resumed && trainer.steps_taken() == 0) directory.discard();
-    throw;
+// Takes `trainer` to where the run in config.out was saved. A run that ended before its first checkpoint begins again.
+// Returns what there is to say about that.
+std::string resume_run(const lab::TrainConfig& config, lab::Trainer& trainer, const std::string& data) {
+  const std::filesystem::path folder = std::filesystem::path(config.out) / "checkpoint";
+  if (!has_checkpoint(folder)) {
+    const std::vector<lab::LogRow> rows = lab::RunDirectory::open(config.out).log();
+    GLUON_CHECK(rows.empty() || rows.back().step < config.save_every, "run: ", config.out, " has taken ",
+                rows.empty() ? 0 : rows.back().step, " steps and holds no checkpoint");
+    return "the run holds no checkpoint yet and begins again";
   }
+  const LoadedCheckpoint loaded = load_checkpoint(folder);
+  trainer.resume(loaded.checkpoint);
+  GLUON_CHECK(config.steps >= trainer.steps_taken(), "--steps ", config.steps, ": the run has taken ",
+              trainer.steps_taken(), " already");
+  const auto learned = loaded.checkpoint.text.find("data");
+  if (learned == loaded.checkpoint.text.end() || learned->second == data) return loaded.warning;
+  return join(loaded.warning, loaded.warning.empty() ? "" : "; ",
+              "the run so far learned other data: ", learned->second);
+}
+
+lab::TrainSummary train_in(lab::RunDirectory& directory, lab::Trainer& trainer, const std::string& data,
+                           const TrainCommand& options) {
+  const std::string resolved = config_text(options.config);
+  trainer.prepare(directory);
+  if (options.resume) directory.set_config(resolved);
+  directory.set_facts(lab::facts_json({.device = options.config.device,
+                                       .precision = trainer.precision(),
+                                       .data = data,
+                                       .routing = trainer.optimizer().routing_report()}));
+  add_event_log(directory, options.tensorboard);
+  std::cout << resolved << "\ndata: " << data << "\nprecision: " << trainer.precision() << "\n\n"
+            << trainer.optimizer().routing_report() << std::endl;
+  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  return trainer.run(&directory, &progress, stop_on_signal());
 }
 
 // The other ranks, when there are any.
@@ -125,41 +151,25 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
   const lab::Experiment experiment = lab::make_experiment(config);
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
   if (collective && collective->rank() > 0) {
-    if (options.resume) {
-      trainer.resume(load_checkpoint(std::filesystem::path(config.out) / "checkpoint").checkpoint);
-    }
+    if (options.resume) (void)resume_run(config, trainer, experiment.dataset->describe());
     (void)trainer.run(nullptr, nullptr, stop_on_signal());  // the first rank says and writes
     return;
   }
 
-  const auto path =
-      config.out.empty() ? lab::fresh_run_path(default_stem(config)) : std::filesystem::path(config.out);
   std::string warning;
-  if (options.resume) {
-    const LoadedCheckpoint loaded = load_checkpoint(path / "checkpoint");
-    warning = loaded.warning;
-    trainer.resume(loaded.checkpoint);
-    const auto data = loaded.checkpoint.text.find("data");
-    if (data != loaded.checkpoint.text.end() && data->second != experiment.dataset->describe()) {
-      warning += join(warning.empty() ? "" : "; ", "the run so far learned other data: ", data->second);
-    }
-  }
-  const std::string resolved = config_text(config);
-  lab::RunDirectory directory =
-      options.resume ? lab::RunDirectory::open(path) : lab::RunDirectory::create(path, resolved);
-  trainer.prepare(directory);
-  if (options.resume) directory.set_config(resolved);
-  directory.set_facts(lab::facts_json({.device = config.device,
-                                       .precision = trainer.precision(),
-                                       .data = experiment.dataset->describe(),
-                                       .routing = trainer.optimizer().routing_report()}));
-  add_event_log(directory, options.tensorboard);
+  if (options.resume) warning = resume_run(config, trainer, experiment.dataset->describe());
   if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
-  std::cout << resolved << "\ndata: " << experiment.dataset->describe()
-            << "\nprecision: " << trainer.precision() << "\n\n"
-            << trainer.optimizer().routing_report() << std::endl;
-
-  const lab::TrainSummary summary = run_in(directory, trainer, options.resume);
+  const auto path =
+      config.out.empty() ? lab::make_run_path(default_stem(config)) : std::filesystem::path(config.out);
+  lab::RunDirectory directory =
+      options.resume ? lab::RunDirectory::reopen(path) : lab::RunDirectory::create(path, config_text(config));
+  lab::TrainSummary summary;
+  try {
+    summary = train_in(directory, trainer, experiment.dataset->describe(), options);
+  } catch (...) {  // in the first step, or before: the folder does not stand in the way of the next try
+    if (!options.resume && trainer.steps_taken() == 0) directory.discard();
+    throw;
+  }
   if (options.sample > 0 && !summary.interrupted) {
     lab::TrainConfig finished = config;
     finished.out = path.string();
@@ -183,7 +193,9 @@ void train_as_rank(const TrainCommand& options, const CollectivePtr& collective)
     collective->leave(error.what());
     throw InputError(self + error.what());
   } catch (const std::exception& error) {
-    collective->leave(error.what());
+    const std::string memory = out_of_memory(error);
+    collective->leave(memory.empty() ? error.what() : memory);
+    if (!memory.empty()) throw InputError(self + memory);
     if (self.empty()) throw;
     throw std::runtime_error(self + error.what());
   }
@@ -202,6 +214,9 @@ void train(CLI::App& command, TrainCommand& options) {
   GLUON_CHECK(options.sample >= 0, "--sample must be >= 0, got ", options.sample);
   GLUON_CHECK(options.sample == 0 || lab::is_language_model(config.model), "--sample: ", config.model,
               " is no language model");
+  GLUON_CHECK(options.rank_timeout >= 1e-3 && options.rank_timeout <= 1e6,
+              "--rank-timeout must be in 0.001..1e6 seconds, got ", options.rank_timeout);
+  if (!options.resume && !config.out.empty()) lab::RunDirectory::check_free(config.out);
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {
     const auto grace = std::min<std::chrono::milliseconds>(kGrace, seconds(options.rank_timeout) + kTelling);
@@ -252,7 +267,6 @@ void add_train(CLI::App& app) {
   command
       ->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer")
       ->capture_default_str()
-      ->check(CLI::Range(1e-3, 1e6))
       ->configurable(false)
       ->group("Run");
   command

@@ -1,15 +1,10 @@
 #include "cli/train_options.h"
 
+#include "cli/whole_numbers.h"
 #include "gluon/check.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::cli {
-
-CLI::Validator not_negative() {
-  return {
-      [](const std::string& text) { return text.starts_with('-') ? join("must be >= 0, got ", text) : ""; },
-      ""};
-}
 
 void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   const auto option = [&](const char* name, auto& field, const char* text) {
@@ -53,9 +48,7 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   option("--clip", config.clip, "Largest gradient norm under adamw (0: none)")->group("Optimizer");
   option("--label-smoothing", config.label_smoothing, "Below 0: 0.2 for the CNN, else 0")->group("Optimizer");
   option("--steps", config.steps, "Steps in all")->group("Run");
-  option("--seed", config.seed, "Of weights, data order and augmentation")
-      ->check(not_negative())
-      ->group("Run");
+  option("--seed", config.seed, "Of weights, data order and augmentation")->group("Run");
   option("--device", config.device, "cpu or cuda")->group("Run");
   option("--precision", config.precision, "float32 or bfloat16 (empty: bfloat16 on a GPU, if the model can)")
       ->group("Run");
@@ -83,6 +76,7 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
 
 void read_config(CLI::App& command, const std::filesystem::path& path, const std::set<std::string>& ignored) {
   GLUON_CHECK(std::filesystem::exists(path), "config: no file ", path.string());
+  GLUON_CHECK(!std::filesystem::is_directory(path), "config: ", path.string(), " is a folder, not a file");
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(path.string())) {
       if (item.name == "++" || item.name == "--") continue;  // how CLI11 marks the sections
@@ -111,6 +105,7 @@ lab::TrainConfig config_of_run(const std::filesystem::path& run) {
   lab::TrainConfig config;
   CLI::App options;
   add_train_options(options, config);
+  check_whole_numbers(options);
   read_config(options, run / "config.toml");
   config.out = run.string();
   return config;

@@ -11,9 +11,6 @@
 
 namespace gluon::cli {
 
-/// For unsigned numbers: CLI11 would take -1 for the largest one.
-CLI::Validator not_negative();
-
 /// Adds one flag per field of `config`.
 void add_train_options(CLI::App& command, lab::TrainConfig& config);
 

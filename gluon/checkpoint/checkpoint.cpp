@@ -187,6 +187,13 @@ void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   remove_old_files(directory, checkpoint.step);
 }
 
+bool has_checkpoint(const fs::path& directory) {
+  if (!fs::exists(directory)) return false;
+  const std::vector<std::string> names = file_names(directory);
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name == kLatest || parse_file_name(name); });
+}
+
 LoadedCheckpoint load_checkpoint(const fs::path& directory) {
   std::error_code error;
   GLUON_CHECK(fs::is_directory(directory, error), "checkpoint: '", directory.string(),

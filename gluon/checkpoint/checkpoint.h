@@ -39,6 +39,9 @@ struct LoadedCheckpoint {
   std::string warning;  // one sentence when the newest file was damaged and the one before it was taken
 };
 
+/// Whether `directory` has any, intact or not: a run killed before its first one may have left the folder.
+bool has_checkpoint(const std::filesystem::path& directory);
+
 /// The newest intact checkpoint of `directory`. Throws InputError when there is none, or when it is newer than this
 /// library.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);

@@ -1,6 +1,5 @@
 #include "gluon/update/presets.h"
 
-#include <cmath>
 #include <vector>
 
 #include "gluon/check.h"
@@ -73,9 +72,10 @@ class Keys {
     if (const auto node = left_.extract(key)) value = node.mapped();
   }
   void read(const std::string& key, std::optional<double>& value) {
-    double given = std::nan("");
-    read(key, given);
-    if (!std::isnan(given)) value = given;
+    const bool given = left_.contains(key);
+    double radius = 0;
+    read(key, radius);
+    if (given) value = radius;
   }
   void finish() const {
     GLUON_CHECK(left_.empty(), "preset ", preset_, ": unknown radius '", left_.begin()->first,

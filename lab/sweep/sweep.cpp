@@ -99,15 +99,6 @@ std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vec
   return SweepCell{radii, *rows.back().val, rows.back().loss, rows.back().seconds};
 }
 
-// A run killed before its first checkpoint may have left the folder.
-bool has_checkpoint(const fs::path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".safetensors") return true;
-  }
-  return false;
-}
-
 // Goes on with the run in config.out, or starts it; nothing when it was stopped.
 std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii,
                                     RunDirectory& directory, Progress& progress,
@@ -168,7 +159,7 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
     const TrainConfig& cell = configs[i];
     const std::string text = options.config_text(cell);
     const bool there = fs::exists(fs::path(cell.out) / "config.toml");
-    RunDirectory directory = there ? RunDirectory::open(cell.out) : RunDirectory::create(cell.out, text);
+    RunDirectory directory = there ? RunDirectory::reopen(cell.out) : RunDirectory::create(cell.out, text);
     GLUON_CHECK(directory.config() == text, "sweep: ", cell.out,
                 " holds a run with another config; choose another --out");
     std::optional<SweepCell> result = finished_cell(cell, cells[i]);

@@ -1,5 +1,6 @@
 #include "lab/train/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -16,10 +17,32 @@ namespace {
 
 // Products of these fit into 64 bits; whether memory holds them is another question.
 constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
+constexpr int64_t kMostBatches = int64_t{1} << 20, kMostParts = int64_t{1} << 16;
 
 void check_size(const char* flag, int64_t value) {
   GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
               ", or 0 for the model's own, got ", value);
+}
+
+bool is_spectral(const Rule& rule) { return rule.norm.name().find("spectral") != std::string::npos; }
+
+// What the run would not look at is refused: somebody expects something of it.
+void check_effect(const TrainConfig& config) {
+  GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(),
+              "--momentum: preset adamw has its own, got ", config.momentum);
+  const Geometry geometry = config.geometry();
+  GLUON_CHECK(config.orthogonalizer.empty() ||
+                  std::any_of(geometry.rules().begin(), geometry.rules().end(), is_spectral),
+              "--orthogonalizer: preset ", config.preset, " has no spectral norm, got ",
+              config.orthogonalizer);
+  if (is_language_model(config.model)) {
+    GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
+                "--train-images and --test-images are for cifar-cnn, got --model ", config.model);
+  } else {
+    GLUON_CHECK(config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 &&
+                    config.vocabulary == 0,
+                config.model, " has no --layers, --width, --heads, --seq or --vocabulary");
+  }
 }
 
 }  // namespace
@@ -27,7 +50,8 @@ void check_size(const char* flag, int64_t value) {
 void TrainConfig::validate() const {
   GLUON_CHECK(steps >= 1, "--steps must be >= 1, got ", steps);
   GLUON_CHECK(batch >= 1 && batch <= kLargestBatch, "--batch must be in 1..", kLargestBatch, ", got ", batch);
-  GLUON_CHECK(accumulate >= 1, "--accumulate must be >= 1, got ", accumulate);
+  GLUON_CHECK(accumulate >= 1 && accumulate <= kMostBatches, "--accumulate must be in 1..", kMostBatches,
+              ", got ", accumulate);
   check_size("--layers", layers);
   check_size("--width", width);
   check_size("--heads", heads);
@@ -40,14 +64,14 @@ void TrainConfig::validate() const {
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
   GLUON_CHECK(label_smoothing < 1, "--label-smoothing must be in [0, 1), got ", label_smoothing);
-  GLUON_CHECK(parts >= 0, "--parts must be >= 0, got ", parts);
+  GLUON_CHECK(parts >= 0 && parts <= kMostParts, "--parts must be in 0..", kMostParts, ", got ", parts);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
   GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
   GLUON_CHECK(precision.empty() || precision == "float32" || precision == "bfloat16",
               "--precision must be float32 or bfloat16, got '", precision, "'");
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
   if (!momentum.empty()) (void)make_momentum(momentum);
-  (void)geometry();
+  check_effect(*this);
   GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ",
               smoothness_every);
   (void)measuring_geometry();

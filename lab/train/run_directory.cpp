@@ -1,5 +1,10 @@
 #include "lab/train/run_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <sstream>
 
 #include "gluon/check.h"
@@ -40,15 +45,20 @@ std::string line_of(const LogRow& row) {
 
 }  // namespace
 
-RunDirectory RunDirectory::create(const fs::path& path, const std::string& config) {
+void RunDirectory::check_free(const fs::path& path) {
   for (const char* file : {"config.toml", "log.csv", "smoothness.csv", "checkpoint"}) {
     GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a run already (", file,
                 "); resume it with --resume or choose another --out");
   }
+}
+
+RunDirectory RunDirectory::create(const fs::path& path, const std::string& config) {
   std::error_code error;
   fs::create_directories(path, error);
   GLUON_CHECK(!error, "run: cannot make ", path.string(), ": ", error.message());
   RunDirectory directory(path);
+  directory.lock();
+  check_free(path);
   directory.set_config(config);
   return directory;
 }
@@ -56,6 +66,24 @@ RunDirectory RunDirectory::create(const fs::path& path, const std::string& confi
 RunDirectory RunDirectory::open(const fs::path& path) {
   GLUON_CHECK(fs::exists(path / "config.toml"), "run: ", path.string(), " holds no run (no config.toml)");
   return RunDirectory(path);
+}
+
+RunDirectory RunDirectory::reopen(const fs::path& path) {
+  RunDirectory directory = open(path);
+  directory.lock();
+  return directory;
+}
+
+// A file system without locks gives another error, and there nobody is kept out.
+void RunDirectory::lock() {
+  const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  GLUON_CHECK(folder >= 0, "run: cannot open ", path_.string());
+  lock_ = std::shared_ptr<const int>(new int(folder), [](const int* number) {
+    ::close(*number);
+    delete number;
+  });
+  GLUON_CHECK(::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+              "run: another process writes to ", path_.string());
 }
 
 void RunDirectory::set_config(const std::string& config) {
@@ -131,10 +159,11 @@ double RunDirectory::rewind(int64_t step) {
   return rows.back().seconds;
 }
 
-fs::path fresh_run_path(const std::string& stem) {
+fs::path make_run_path(const std::string& stem) {
+  fs::create_directories("runs");
   for (int number = 1;; ++number) {
     fs::path path = fs::path("runs") / join(stem, "-", number);
-    if (!fs::exists(path)) return path;
+    if (fs::create_directory(path)) return path;
   }
 }
 

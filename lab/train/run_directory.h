@@ -8,7 +8,8 @@
 //   report.html     with --report: see lab/report/page.h
 //   events.out.tfevents.gluon  with --tensorboard: see lab/train/event_file.h
 //
-// A folder that already holds a run is never overwritten: it is resumed or refused.
+// A folder that already holds a run is never overwritten: it is resumed or refused. One process at a time writes to
+// it.
 
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,11 +36,17 @@ struct LogRow {
 
 class RunDirectory {
  public:
+  /// Throws InputError when a run is at `path` already.
+  static void check_free(const std::filesystem::path& path);
+
   /// Makes a new run at `path`. Throws InputError when a run is there already or the folder cannot be made.
   static RunDirectory create(const std::filesystem::path& path, const std::string& config);
 
-  /// Opens an existing run. Throws InputError when there is none.
+  /// Opens an existing run to read it. Throws InputError when there is none.
   static RunDirectory open(const std::filesystem::path& path);
+
+  /// Opens an existing run to go on with it. Throws InputError when there is none, or another process writes to it.
+  static RunDirectory reopen(const std::filesystem::path& path);
 
   /// Replaces config.toml, for a run that goes on with other steps or another schedule.
   void set_config(const std::string& config);
@@ -73,11 +81,14 @@ class RunDirectory {
  private:
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
 
+  void lock();
+
   std::filesystem::path path_;
+  std::shared_ptr<const int> lock_;  // held while this process may write
   std::function<void(const LogRow&)> appended_;
 };
 
-/// runs/<stem>-1, -2, ...: the first that does not exist.
-std::filesystem::path fresh_run_path(const std::string& stem);
+/// Makes the folder runs/<stem>-1, -2, ...: the first that does not exist.
+std::filesystem::path make_run_path(const std::string& stem);
 
 }  // namespace gluon::lab

@@ -98,6 +98,13 @@ cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refuse
 expect 2 "excludes" train --resume --out "$work/recorded" --config "$work/before.toml"
 expect 2 "--seed: must be >= 0, got -1" train "${small[@]}" --seed -1
 expect 2 "--seed: must be >= 0, got -1" sample "$work/run" --seed -1
+expect 2 "--seed: is too large a number: 99999999999999999999" train "${small[@]}" --seed 99999999999999999999
+expect 2 "--top-k: is too large a number" sample "$work/run" --top-k 99999999999999999999
+expect 2 "--samples: is too large a number" bench fit --samples 99999999999999999999
+printf 'seed=99999999999999999999\n' >"$work/large.toml"
+expect 2 "--seed: is too large a number" train --config "$work/large.toml"
+expect 2 "config: $work/run is a folder, not a file" train --config "$work/run"
+expect 2 "--rank-timeout must be in 0.001..1e6 seconds, got nan" train --rank-timeout nan
 expect 2 "--sample must be >= 0, got -1" train "${small[@]}" --sample -1
 expect 2 "--sample: cifar-cnn is no language model" train --model cifar-cnn --data "$work" --sample 5
 expect 2 "layers must be in 1..1 for embedding" bench step --model embedding --layers -5
@@ -187,6 +194,41 @@ expect_full() {
 }
 expect_full
 expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
+
+# Stopped before its first checkpoint, a run begins again; one that has lost its checkpoints does not.
+expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/young"
+rm -r "$work/young/checkpoint"
+expect 0 "the run holds no checkpoint yet and begins again" train --resume --out "$work/young"
+expect 0 "finished after 4 steps" train --resume --out "$work/young"
+expect 2 "--steps 3: the run has taken 4 already" train --resume --out "$work/young" --steps 3
+rm -r "$work/young/checkpoint"
+expect 2 "has taken 4 steps and holds no checkpoint" train --resume --out "$work/young" --save-every 2
+
+# Output that goes nowhere: an error, and a run saves what it has.
+"$program" theory --theorem 1 --L0 1 --L1 1 --delta0 1 --eps 1 >/dev/full 2>"$work/said"
+[ $? -eq 2 ] && grep -q "cannot write to the standard output" "$work/said" || { echo "FAILED: a full output"; failed=$((failed + 1)); }
+"$program" train "${shape[@]}" --steps 1000000 --eval-every 1 --out "$work/piped" 2>"$work/said" | head -n 60 >/dev/null
+[ "${PIPESTATUS[0]}" -eq 2 ] && grep -q "cannot write to the standard output" "$work/said" &&
+  compgen -G "$work/piped/checkpoint/step-*.safetensors" >/dev/null || { echo "FAILED: a closed pipe"; failed=$((failed + 1)); }
+
+# A step that takes hours: the first signal waits for its end, the second does not.
+"$program" train "${shape[@]}" --accumulate 1000000 --out "$work/long" >"$work/said" 2>&1 &
+long=$!
+for _ in $(seq 600); do grep -q "^hidden" "$work/said" && break; sleep 0.1; done
+sleep 1
+kill -TERM $long
+sleep 3
+kill -0 $long || { echo "FAILED: one signal ended a step"; failed=$((failed + 1)); }
+kill -TERM $long
+wait $long
+[ $? -eq 143 ] || { echo "FAILED: two signals did not end a step"; failed=$((failed + 1)); }
+
+# A run over all its data at once, on other data.
+seq 300 >"$work/counted.txt"
+seq 500 900 >"$work/other.txt"
+expect 0 "finished after 2 steps" train --layers 1 --width 32 --heads 2 --seq 32 --batch 1 --steps 2 --full-batch --data "$work/counted.txt" --out "$work/all"
+expect 0 "validation loss" eval "$work/all"
+expect 0 "validation loss" eval "$work/all" --data "$work/other.txt"
 
 # A newer and a damaged checkpoint.
 cp -r "$work/full" "$work/newer"

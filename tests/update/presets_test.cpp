@@ -142,6 +142,7 @@ TEST(Presets, BadInput) {
                      "untied_embedding, head, vector");
   EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}),
                      "unknown radius 'hidden'; allowed are all");
+  EXPECT_INPUT_ERROR(presets::make("unscion", {{"head", std::nan("")}}), "radius: must be > 0, got nan");
   EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 0}), "scion: conv_gamma must be in (0, 1], got 0");

@@ -57,6 +57,22 @@ TEST(TrainConfig, WeightDecayGoesToEveryRule) {
   EXPECT_INPUT_ERROR(config.validate(), "exclude each other");
 }
 
+TEST(TrainConfig, WhatWouldHaveNoEffectIsRefused) {
+  const auto with = [](auto change) {
+    TrainConfig config;
+    change(config);
+    return config;
+  };
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.preset = "adamw", c.momentum = "ema(0.1)"; }).validate(),
+                     "--momentum: preset adamw has its own, got ema(0.1)");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.preset = "sign_descent", c.orthogonalizer = "svd"; }).validate(),
+                     "--orthogonalizer: preset sign_descent has no spectral norm, got svd");
+  EXPECT_NO_THROW(with([](auto& c) { c.preset = "muon", c.orthogonalizer = "svd"; }).validate());
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.test_images = 5; }).validate(), "are for cifar-cnn");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.model = "cifar-cnn", c.width = 8; }).validate(),
+                     "cifar-cnn has no --layers, --width");
+}
+
 TEST(TrainConfig, BadValuesAreNamed) {
   const auto with = [](auto change) {
     TrainConfig config;
@@ -66,7 +82,11 @@ TEST(TrainConfig, BadValuesAreNamed) {
   EXPECT_INPUT_ERROR(with([](auto& c) { c.steps = 0; }).validate(), "--steps must be >= 1, got 0");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = -1; }).validate(),
                      "--batch must be in 1..2147483648, got -1");
-  EXPECT_INPUT_ERROR(with([](auto& c) { c.accumulate = 0; }).validate(), "--accumulate must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.accumulate = 0; }).validate(), "--accumulate must be in 1..");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.accumulate = int64_t{1} << 40; }).validate(),
+                     "--accumulate must be in");
+  EXPECT_INPUT_ERROR(with([](auto& c) { c.parts = int64_t{1} << 62; }).validate(),
+                     "--parts must be in 0..65536");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.seq = -4; }).validate(),
                      "--seq must be in 1..16777216, or 0 for the model's own, got -4");
   EXPECT_INPUT_ERROR(with([](auto& c) { c.batch = int64_t{1} << 60; }).validate(), "--batch must be in 1..");

@@ -93,7 +93,7 @@ TEST(CommonParts, AreForRanksOnTheCpu) {
   config.parts = 8;
   EXPECT_EQ(config.parts_for(4), 8);
   config.parts = -1;
-  EXPECT_INPUT_ERROR(config.validate(), "--parts must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(config.validate(), "--parts must be in 0..65536, got -1");
 }
 
 }  // namespace

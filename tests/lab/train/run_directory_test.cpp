@@ -51,6 +51,16 @@ TEST(RunDirectory, ARunIsNeverOverwritten) {
   EXPECT_INPUT_ERROR(RunDirectory::open(folder.path() / "other"), "holds no run (no config.toml)");
 }
 
+TEST(RunDirectory, OneProcessWritesAtATime) {
+  const TemporaryFolder folder;
+  std::optional<RunDirectory> first = RunDirectory::create(folder.path() / "run", "a");
+  EXPECT_INPUT_ERROR(RunDirectory::reopen(folder.path() / "run"), "another process writes to");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"), "another process writes to");
+  EXPECT_EQ(RunDirectory::open(folder.path() / "run").config(), "a");  // readers are not kept out
+  first.reset();
+  EXPECT_NO_THROW(RunDirectory::reopen(folder.path() / "run"));
+}
+
 TEST(RunDirectory, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
