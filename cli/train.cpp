@@ -89,7 +89,7 @@ std::string resume_run(const lab::TrainConfig& config, lab::Trainer& trainer, co
   const std::filesystem::path folder = std::filesystem::path(config.out) / "checkpoint";
   if (!has_checkpoint(folder)) {
     const std::vector<lab::LogRow> rows = lab::RunDirectory::open(config.out).log();
-    GLUON_CHECK(rows.empty() || rows.back().step < config.save_every, "run: ", config.out, " has taken ",
+    GLUON_CHECK(rows.empty() || rows.back().step <= config.save_every, "run: ", config.out, " has taken ",
                 rows.empty() ? 0 : rows.back().step, " steps and holds no checkpoint");
     return "the run holds no checkpoint yet and begins again";
   }

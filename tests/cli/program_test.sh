@@ -214,12 +214,14 @@ expect 2 "has taken 4 steps and holds no checkpoint" train --resume --out "$work
 # A step that takes hours: the first signal waits for its end, the second does not.
 "$program" train "${shape[@]}" --accumulate 1000000 --out "$work/long" >"$work/said" 2>&1 &
 long=$!
-for _ in $(seq 600); do grep -q "^hidden" "$work/said" && break; sleep 0.1; done
-sleep 1
+catches_sigterm() { (($(sed -n 's/^SigCgt:\t/0x/p' "/proc/$1/status") & 1 << 14)); }
+for _ in $(seq 600); do catches_sigterm $long && break; sleep 0.1; done
 kill -TERM $long
-sleep 3
+sleep 4
 kill -0 $long || { echo "FAILED: one signal ended a step"; failed=$((failed + 1)); }
 kill -TERM $long
+for _ in $(seq 300); do kill -0 $long 2>/dev/null || break; sleep 0.1; done
+kill -KILL $long 2>/dev/null
 wait $long
 [ $? -eq 143 ] || { echo "FAILED: two signals did not end a step"; failed=$((failed + 1)); }
 
@@ -230,10 +232,10 @@ expect 0 "finished after 2 steps" train --layers 1 --width 32 --heads 2 --seq 32
 expect 0 "validation loss" eval "$work/all"
 expect 0 "validation loss" eval "$work/all" --data "$work/other.txt"
 
-# A newer and a damaged checkpoint.
-cp -r "$work/full" "$work/newer"
-for file in "$work"/newer/checkpoint/*.safetensors; do sed -i 's/"gluon.version":"1"/"gluon.version":"9"/' "$file"; done
-expect 2 "checkpoint" train --resume --out "$work/newer" --steps 9
+# Damaged checkpoints: one changed byte, and files of garbage.
+cp -r "$work/full" "$work/changed"
+for file in "$work"/changed/checkpoint/*.safetensors; do sed -i 's/"gluon.version":"1"/"gluon.version":"9"/' "$file"; done
+expect 2 "' is damaged" train --resume --out "$work/changed" --steps 9
 printf 'x' >"$work/run/checkpoint/latest"
 for file in "$work"/run/checkpoint/*.safetensors; do printf 'garbage' >"$file"; done
 expect 2 "checkpoint" eval "$work/run"

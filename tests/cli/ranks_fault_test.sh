@@ -30,6 +30,15 @@ check() {
 says() { grep -qF -- "$2" "$1"; }
 says_once() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
 
+# ends_saying CODE TEXT COMMAND...: the command ends with that code, and says the text once.
+ends_saying() {
+  local status=0
+  timeout 30 "${@:3}" >said.txt 2>&1 || status=$?
+  [ "$status" -eq "$1" ] && says_once said.txt "$2" && return 0
+  echo "expected exit code $1 and once '$2', got $status"
+  return 1
+}
+
 # launch FILE ARGUMENTS...: in the background; $! is the launcher, which the ranks end with.
 launch() { exec "$program" train "${flags[@]}" "${@:2}" >"$1" 2>&1; }
 
@@ -39,11 +48,13 @@ start() {
   exec "$program" train "${flags[@]}" "${@:4}" >"$3" 2>&1
 }
 
-# saved RUN: it has a checkpoint within 20 s.
+# saved RUN: it has a checkpoint within 60 s; not when nothing runs any more.
 saved() {
-  local i
-  for i in $(seq 200); do
+  local i running
+  for i in $(seq 600); do
+    running=$(jobs -pr)
     compgen -G "$1/checkpoint/step-????????.safetensors" >/dev/null && return 0
+    [ -n "$running" ] || return 1
     sleep 0.1
   done
   return 1
@@ -114,10 +125,12 @@ whole=$!
 launch run.txt --steps 400 --ranks 3 --out run &
 run=$!
 saved run
+saved=$?
 if says run.txt "this build has no gloo"; then
   echo "skipped: this build has no Gloo"
   exit 0
 fi
+check "run: a checkpoint" [ $saved -eq 0 ]
 kill -KILL "$(child_of $run 1)"
 check "run: the launcher ends as the killed rank did" ended $run 137 25
 check "run: rank 0 says who" says_once run.txt "gluon: rank 0: rank 1 does not answer"
@@ -133,12 +146,13 @@ refused accumulate 2 "ranks differ in their accumulate" 2 "--accumulate 1" "--ac
 refused clip 2 "ranks differ in their clip" 2 "--clip 1" "--clip 0"
 refused seed 2 "ranks differ in their seed" 2 "--seed 1" "--seed 2"
 refused absent 3 "rank 0: ranks 1 and 2 did not come to 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
-check "RANK too large" says <(RANK=2 WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "the rank must be in 0..1, got 2"
-check "WORLD_SIZE alone" says <(WORLD_SIZE=2 timeout 20 "$program" train 2>&1) "WORLD_SIZE is set, RANK is not"
-check "no number" says <(RANK=0 WORLD_SIZE=two timeout 20 "$program" train 2>&1) "must be a whole number, got 'two'"
-check "--ranks of others" says <(RANK=0 WORLD_SIZE=2 timeout 20 "$program" train --ranks 3 2>&1) \
-  "--ranks 3 does not fit the environment's WORLD_SIZE 2"
-check "said once" says_once <(timeout 30 "$program" train --ranks 3 --data missing 2>&1) "no file matches"
+check "RANK too large" ends_saying 2 "the rank must be in 0..1, got 2" env RANK=2 WORLD_SIZE=2 "$program" train
+check "WORLD_SIZE alone" ends_saying 2 "WORLD_SIZE is set, RANK is not" env WORLD_SIZE=2 "$program" train
+check "no number" ends_saying 2 "must be a whole number, got 'two'" env RANK=0 WORLD_SIZE=two "$program" train
+check "--ranks of others" ends_saying 2 "--ranks 3 does not fit the environment's WORLD_SIZE 2" \
+  env RANK=0 WORLD_SIZE=2 "$program" train --ranks 3
+check "said once" ends_saying 2 "no file matches" "$program" train --ranks 3 --data missing
+check "said once, too" ends_saying 2 "holds a run already" "$program" train --ranks 3 --out first
 
 check "whole: it ends" ended $whole 0 60
 check "resumed: it ends" ended $resumed 0 60

@@ -9,7 +9,8 @@
 namespace gluon {
 namespace {
 
-constexpr std::chrono::milliseconds kBeat{150};
+// A silence is six beats. Where nobody may be silent it has to outlast a machine that stalls.
+constexpr std::chrono::milliseconds kBeat{400}, kShortBeat{150};
 
 // Ranks of one process, each with a watch, over a store in memory.
 struct Watches {
@@ -58,7 +59,7 @@ TEST(RankWatch, NamesRanksThatNeverBeat) {
 }
 
 TEST(RankWatch, NamesTheFirstRankWhenThereIsNoNews) {
-  RankWatch second(c10::make_intrusive<c10d::HashStore>(), {.rank = 1, .size = 2}, {.beat = kBeat});
+  RankWatch second(c10::make_intrusive<c10d::HashStore>(), {.rank = 1, .size = 2}, {.beat = kShortBeat});
   EXPECT_EQ(second.cause(), "rank 0 does not answer");
 }
 
@@ -90,8 +91,9 @@ TEST(RankWatch, CallsWhenARankStaysLost) {
     std::promise<std::string> said;
     std::future<std::string> heard = said.get_future();
     const Ranks ranks{.rank = 1 - silent, .size = 2, .timeout = std::chrono::milliseconds(300)};
-    RankWatch watch(c10::make_intrusive<c10d::HashStore>(), ranks,
-                    {.beat = kBeat, .on_lost = [&](const std::string& cause) { said.set_value(cause); }});
+    RankWatch watch(
+        c10::make_intrusive<c10d::HashStore>(), ranks,
+        {.beat = kShortBeat, .on_lost = [&](const std::string& cause) { said.set_value(cause); }});
     ASSERT_EQ(heard.wait_for(std::chrono::seconds(10)), std::future_status::ready);
     EXPECT_EQ(heard.get(), "rank " + std::to_string(silent) + " does not answer");
   }
