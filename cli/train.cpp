@@ -156,13 +156,13 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
     return;
   }
 
-  std::string warning;
-  if (options.resume) warning = resume_run(config, trainer, experiment.dataset->describe());
-  if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
   const auto path =
       config.out.empty() ? lab::make_run_path(default_stem(config)) : std::filesystem::path(config.out);
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::reopen(path) : lab::RunDirectory::create(path, config_text(config));
+  std::string warning;
+  if (options.resume) warning = resume_run(config, trainer, experiment.dataset->describe());
+  if (!warning.empty()) std::cerr << "gluon: " << warning << '\n';
   lab::TrainSummary summary;
   try {
     summary = train_in(directory, trainer, experiment.dataset->describe(), options);
