@@ -20,18 +20,19 @@ void add_eval(CLI::App& app) {
     lab::Experiment experiment = lab::make_experiment(config);
     const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(*run) / "checkpoint");
     if (!loaded.warning.empty()) std::cerr << "gluon: " << loaded.warning << '\n';
-    lab::Trainer(config, experiment.model, experiment.dataset).resume(loaded.checkpoint);
+    auto trainer = std::make_unique<lab::Trainer>(config, experiment.model, experiment.dataset);
+    trainer->resume(loaded.checkpoint);
     if (!data->empty()) {
       config.data = *data;
       config.vocabulary = experiment.vocabulary;
+      config.full_batch = false;  // nothing is trained: the batch need not divide the other data
+      config.smoothness_mode.clear();
       experiment.dataset = lab::make_dataset(config);
+      trainer = std::make_unique<lab::Trainer>(config, experiment.model, experiment.dataset);
     }
-    config.full_batch = false;  // nothing is trained, so the batch need not divide anything
-    config.smoothness_mode.clear();
-    lab::Trainer trainer(config, experiment.model, experiment.dataset);
     std::cout << "step " << loaded.checkpoint.step << ", " << experiment.dataset->describe() << '\n'
-              << std::fixed << std::setprecision(4) << "validation loss  " << trainer.evaluate() << '\n'
-              << "accuracy         " << std::setprecision(2) << 100 * trainer.accuracy() << " %\n";
+              << std::fixed << std::setprecision(4) << "validation loss  " << trainer->evaluate() << '\n'
+              << "accuracy         " << std::setprecision(2) << 100 * trainer->accuracy() << " %\n";
   });
 }
 

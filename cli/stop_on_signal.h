@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM end a run after the step in progress, and so does the end of whoever reads its output. Steps can be
-// long: a second Ctrl-C or SIGTERM ends the program.
+// Ctrl-C and SIGTERM end a run after the step in progress, and so does the end of whoever reads its output. Steps can
+// be long: a second Ctrl-C or SIGTERM ends the program.
 
 #pragma once
 

@@ -89,14 +89,15 @@ std::string resume_run(const lab::TrainConfig& config, lab::Trainer& trainer, co
   const std::filesystem::path folder = std::filesystem::path(config.out) / "checkpoint";
   if (!has_checkpoint(folder)) {
     const std::vector<lab::LogRow> rows = lab::RunDirectory::open(config.out).log();
-    GLUON_CHECK(rows.empty() || rows.back().step <= config.save_every, "run: ", config.out, " has taken ",
-                rows.empty() ? 0 : rows.back().step, " steps and holds no checkpoint");
+    const int64_t taken = rows.empty() ? 0 : rows.back().step;
+    GLUON_CHECK(taken <= config.save_every, "run: ", config.out, " has taken ", taken,
+                " steps and holds no checkpoint; choose another --out");
     return "the run holds no checkpoint yet and begins again";
   }
   const LoadedCheckpoint loaded = load_checkpoint(folder);
   trainer.resume(loaded.checkpoint);
-  GLUON_CHECK(config.steps >= trainer.steps_taken(), "--steps ", config.steps, ": the run has taken ",
-              trainer.steps_taken(), " already");
+  GLUON_CHECK(config.steps >= trainer.steps_taken(), "--steps must be at least the ", trainer.steps_taken(),
+              " that the run has taken, got ", config.steps);
   const auto learned = loaded.checkpoint.text.find("data");
   if (learned == loaded.checkpoint.text.end() || learned->second == data) return loaded.warning;
   return join(loaded.warning, loaded.warning.empty() ? "" : "; ",

@@ -1,24 +1,31 @@
 #include "cli/whole_numbers.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
+#include <limits>
 
 #include "gluon/check.h"
 
 namespace gluon::cli {
 namespace {
 
+template <typename Number>
+std::string refusal(bool fits, const std::string& text) {
+  using Limits = std::numeric_limits<Number>;
+  return fits ? "" : join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
+}
+
 std::string refuse_signed(const std::string& text) {
   errno = 0;
   (void)std::strtoll(text.c_str(), nullptr, 0);
-  return errno == ERANGE ? join("is too large a number: ", text) : "";
+  return refusal<int64_t>(errno != ERANGE, text);
 }
 
 std::string refuse_unsigned(const std::string& text) {
-  if (text.starts_with('-')) return join("must be >= 0, got ", text);
   errno = 0;
-  (void)std::strtoull(text.c_str(), nullptr, 0);
-  return errno == ERANGE ? join("is too large a number: ", text) : "";
+  (void)std::strtoull(text.c_str(), nullptr, 0);  // takes -1, too
+  return refusal<uint64_t>(errno != ERANGE && !text.starts_with('-'), text);
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ std::string first_line(const std::exception& error);
 /// c10d starts in it; by default such a write ends the process (SIGPIPE), and Gloo's do not ask for anything else.
 std::thread talking_thread(std::function<void()> body);
 
-/// Runs `body` in such a thread; false when that takes longer than `limit`. The thread then goes on by itself: `body` must
-/// own what it uses. This is for calls that may hang when another process does.
+/// Runs `body` in such a thread; false when that takes longer than `limit`. The thread then goes on by itself: `body`
+/// must own what it uses. This is for calls that may hang when another process does.
 bool finishes_within(std::chrono::milliseconds limit, std::function<void()> body);
 
 }  // namespace gluon

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <sstream>
 
 #include "gluon/check.h"
@@ -77,7 +78,7 @@ RunDirectory RunDirectory::reopen(const fs::path& path) {
 // A file system without locks gives another error, and there nobody is kept out.
 void RunDirectory::lock() {
   const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  GLUON_CHECK(folder >= 0, "run: cannot open ", path_.string());
+  GLUON_CHECK(folder >= 0, "run: cannot open ", path_.string(), ": ", std::strerror(errno));
   lock_ = std::shared_ptr<const int>(new int(folder), [](const int* number) {
     ::close(*number);
     delete number;

@@ -96,13 +96,13 @@ expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothne
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-geometry normalized_descent
 cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
 expect 2 "excludes" train --resume --out "$work/recorded" --config "$work/before.toml"
-expect 2 "--seed: must be >= 0, got -1" train "${small[@]}" --seed -1
-expect 2 "--seed: must be >= 0, got -1" sample "$work/run" --seed -1
-expect 2 "--seed: is too large a number: 99999999999999999999" train "${small[@]}" --seed 99999999999999999999
-expect 2 "--top-k: is too large a number" sample "$work/run" --top-k 99999999999999999999
-expect 2 "--samples: is too large a number" bench fit --samples 99999999999999999999
+expect 2 "--seed: must be in 0..18446744073709551615, got -1" train "${small[@]}" --seed -1
+expect 2 "--seed: must be in 0..18446744073709551615, got -1" sample "$work/run" --seed -1
+expect 2 "--seed: must be in 0..18446744073709551615, got 99999999999999999999" train "${small[@]}" --seed 99999999999999999999
+expect 2 "--top-k: must be in -9223372036854775808..9223372036854775807, got 9999" sample "$work/run" --top-k 99999999999999999999
+expect 2 "--samples: must be in -9223372036854775808..9223372036854775807, got 9999" bench fit --samples 99999999999999999999
 printf 'seed=99999999999999999999\n' >"$work/large.toml"
-expect 2 "--seed: is too large a number" train --config "$work/large.toml"
+expect 2 "--seed: must be in 0..18446744073709551615, got 9999" train --config "$work/large.toml"
 expect 2 "config: $work/run is a folder, not a file" train --config "$work/run"
 expect 2 "--rank-timeout must be in 0.001..1e6 seconds, got nan" train --rank-timeout nan
 expect 2 "--sample must be >= 0, got -1" train "${small[@]}" --sample -1
@@ -200,7 +200,7 @@ expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/young"
 rm -r "$work/young/checkpoint"
 expect 0 "the run holds no checkpoint yet and begins again" train --resume --out "$work/young"
 expect 0 "finished after 4 steps" train --resume --out "$work/young"
-expect 2 "--steps 3: the run has taken 4 already" train --resume --out "$work/young" --steps 3
+expect 2 "--steps must be at least the 4 that the run has taken, got 3" train --resume --out "$work/young" --steps 3
 rm -r "$work/young/checkpoint"
 expect 2 "has taken 4 steps and holds no checkpoint" train --resume --out "$work/young" --save-every 2
 
