@@ -10,50 +10,24 @@
 
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "gluon/check.h"
 #include "gluon/distributed/shards.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/momentum/momentum.h"
-#include "gluon/radius/schedule.h"
 #include "gluon/update/adamw.h"
 #include "gluon/update/batch_step.h"
 #include "gluon/update/fused_batches.h"
 #include "gluon/update/layer_batch.h"
+#include "gluon/update/optimizer_options.h"
 #include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
 
 namespace gluon {
-
-/// What to do when a gradient holds NaN or Inf: throw before anything has moved, or leave the step out.
-enum class NonFinite { kError, kSkip };
-
-/// What kError throws.
-class NonFiniteGradient : public InputError {
- public:
-  using InputError::InputError;
-};
-
-struct OptimizerOptions {
-  std::optional<Momentum> momentum;                    // the geometry's own when not given
-  Schedule schedule;                                   // multiplies every radius
-  std::string orthogonalizer{kDefaultOrthogonalizer};  // inside "spectral" norms that name none
-  NonFinite non_finite = NonFinite::kError;
-  int64_t scratch_bytes = int64_t{1} << 30;  // for LMO inputs, directions and products: more goes in chunks
-  AdamWOptions adamw;
-  CollectivePtr collective;                      // the ranks that share the work; one alone when empty
-  ReductionOptions reduction;                    // of their gradients
-  std::function<void(const std::string&)> warn;  // gets one sentence; std::clog when empty
-
-  /// Throws InputError naming the option, its value and what is allowed.
-  void validate() const;
-};
 
 struct LayerRadius {
   std::string name;
@@ -99,8 +73,7 @@ class Optimizer {
   /// Whether this rank moves the layer with this index in layers().
   bool owns(std::size_t layer) const { return shards_->owns(layer); }
 
-  /// Drops the gradients of all layers.
-  void zero_grad();
+  void zero_grad();  // drops the gradients of all layers
 
   /// Which rule each group of layers follows, for people.
   std::string routing_report() const;

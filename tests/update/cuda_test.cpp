@@ -79,6 +79,25 @@ void expect_equal(const std::vector<Layer>& a, const std::vector<Layer>& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].parameter.equal(b[i].parameter)) << a[i].name;
 }
 
+// Two optimizers over equal layers: whatever happens to one, both are to move to the same bits.
+struct Twins {
+  void set_gradients(uint64_t seed) const {
+    for (const auto* layers : {&plain_layers, &other_layers}) gluon::set_gradients(*layers, seed);
+  }
+  void step() {
+    for (Optimizer* optimizer : {&plain, &other}) optimizer->step();
+  }
+  void wait() {
+    for (Optimizer* optimizer : {&plain, &other}) optimizer->wait();
+  }
+  void expect_equal() const { gluon::expect_equal(plain_layers, other_layers); }
+
+  std::vector<Layer> plain_layers = fused_layers();
+  std::vector<Layer> other_layers = fused_layers();
+  Optimizer plain{plain_layers, presets::unscion()};
+  Optimizer other{other_layers, presets::unscion()};
+};
+
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -182,21 +201,18 @@ TEST_F(Fused, ABadGradientMovesNothingAndIsReportedLater) {
 }
 
 TEST_F(Fused, AStepInAGraphOfTheCallersMovesAsItself) {
-  const std::vector<Layer> plain = fused_layers();
-  const std::vector<Layer> captured = fused_layers();
-  Optimizer plain_optimizer(plain, presets::unscion());
-  Optimizer captured_optimizer(captured, presets::unscion());
-  for (const auto* layers : {&plain, &captured}) set_gradients(*layers, 1);
-  for (int step = 0; step < 6; ++step) plain_optimizer.step();
-  for (int step = 0; step < 2; ++step) captured_optimizer.step();
-  captured_optimizer.wait();
-  kernels::Graph graph([&] { captured_optimizer.step(); });
+  Twins twins;
+  twins.set_gradients(1);
+  for (int step = 0; step < 6; ++step) twins.plain.step();
+  for (int step = 0; step < 2; ++step) twins.other.step();
+  twins.other.wait();
+  kernels::Graph graph([&] { twins.other.step(); });
   for (int step = 0; step < 3; ++step) graph.replay();
-  EXPECT_EQ(captured_optimizer.steps_taken(), 2);
-  captured_optimizer.step();  // without the graph again
-  captured_optimizer.wait();
-  EXPECT_EQ(captured_optimizer.steps_taken(), 3);
-  expect_equal(plain, captured);
+  EXPECT_EQ(twins.other.steps_taken(), 2);
+  twins.other.step();  // without the graph again
+  twins.other.wait();
+  EXPECT_EQ(twins.other.steps_taken(), 3);
+  twins.expect_equal();
 }
 
 TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
@@ -223,64 +239,54 @@ TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
 }
 
 TEST_F(Fused, AfterARefusedCaptureItStepsAsIfThereHadBeenNone) {
-  const std::vector<Layer> plain = fused_layers();
-  const std::vector<Layer> refused = fused_layers();
-  Optimizer plain_optimizer(plain, presets::unscion());
-  Optimizer refused_optimizer(refused, presets::unscion());
-  for (const auto* layers : {&plain, &refused}) set_gradients(*layers, 1);
-  EXPECT_INPUT_ERROR(kernels::Graph([&] { refused_optimizer.step(); }), "only after one like it");
-  for (int step = 0; step < 3; ++step) {
-    plain_optimizer.step();
-    refused_optimizer.step();
-  }
-  for (auto* optimizer : {&plain_optimizer, &refused_optimizer}) optimizer->wait();
-  EXPECT_EQ(refused_optimizer.steps_taken(), 3);
-  for (const LayerRadius& radius : refused_optimizer.effective_radii())
-    EXPECT_GT(radius.radius, 0) << radius.name;
-  expect_equal(plain, refused);
+  Twins twins;
+  twins.set_gradients(1);
+  EXPECT_INPUT_ERROR(kernels::Graph([&] { twins.other.step(); }), "only after one like it");
+  for (int step = 0; step < 3; ++step) twins.step();
+  twins.wait();
+  EXPECT_EQ(twins.other.steps_taken(), 3);
+  for (const LayerRadius& radius : twins.other.effective_radii()) EXPECT_GT(radius.radius, 0) << radius.name;
+  twins.expect_equal();
 }
 
 // What the graph reads must be what it was captured with, whatever the steps in between do.
 TEST_F(Fused, StepsBetweenReplaysOfAGraphOfTheCallersMoveAsThemselves) {
   for (const std::size_t missing : {std::size_t{100}, std::size_t{5}, std::size_t{0}}) {
-    const std::vector<Layer> plain = fused_layers();
-    const std::vector<Layer> captured = fused_layers();
-    Optimizer plain_optimizer(plain, presets::unscion());
-    Optimizer captured_optimizer(captured, presets::unscion());
+    Twins twins;
     const auto step_both = [&](uint64_t seed) {
-      for (const auto* layers : {&plain, &captured}) {
-        set_gradients(*layers, seed);
-        if (seed == 2 && missing < layers->size())
+      twins.set_gradients(seed);
+      if (seed == 2 && missing < twins.plain_layers.size()) {
+        for (const auto* layers : {&twins.plain_layers, &twins.other_layers})
           at::Tensor((*layers)[missing].parameter).mutable_grad() = at::Tensor();
       }
-      for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->step();
+      twins.step();
     };
     for (int step = 0; step < 2; ++step) step_both(1);
     std::vector<at::Tensor> kept;  // the graph reads them
-    for (const Layer& layer : captured) kept.push_back(layer.parameter.grad());
-    kernels::Graph graph([&] { captured_optimizer.step(); });
+    for (const Layer& layer : twins.other_layers) kept.push_back(layer.parameter.grad());
+    kernels::Graph graph([&] { twins.other.step(); });
     const auto replay = [&] {
-      set_gradients(plain, 1);
-      plain_optimizer.step();
+      set_gradients(twins.plain_layers, 1);
+      twins.plain.step();
       graph.replay();
     };
     replay();
     step_both(2);
     replay();
-    for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->wait();
+    twins.wait();
     step_both(3);
     step_both(2);
     step_both(3);
     replay();
-    expect_equal(plain, captured);
+    twins.expect_equal();
 
-    OptimizerState state = plain_optimizer.state();
+    OptimizerState state = twins.plain.state();
     for (auto& [name, tensor] : state.tensors) tensor.mul_(100);
-    for (auto* optimizer : {&plain_optimizer, &captured_optimizer}) optimizer->load_state(state);
+    for (Optimizer* optimizer : {&twins.plain, &twins.other}) optimizer->load_state(state);
     replay();
-    expect_equal(plain, captured);
+    twins.expect_equal();
     step_both(4);
-    expect_equal(plain, captured);
+    twins.expect_equal();
   }
 }
 
