@@ -213,8 +213,8 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
   const int64_t matrix = first_matrix[piece.stack] + piece.first;
   return {.count = piece.count,
           .size = size,
-          .input = stack.nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum,
-          .gradients = reinterpret_cast<const void* const*>(tables.data()) + matrix,
+          .nesterov = stack.nesterov,
+          .gradients = reinterpret_cast<const float* const*>(tables.data()) + matrix,
           .momentum = stack.momentum.data_ptr<float>() + piece.first * size,
           .weights = scalars.data() + 2 * piece.stack,
           .gradient_squares = gradient_squares.data_ptr<double>() + first_gradient_sum[piece.stack] +
@@ -266,7 +266,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
   int64_t used = 0;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     steps.push_back(momentum_step(chunk[i]));
-    steps.back().output = const_cast<void*>(half[i].input);
+    steps.back().output = static_cast<__half*>(const_cast<void*>(half[i].input));
     used += 4 * half[i].count * half[i].matrix_stride;
     const FusedStack& stack = stacks[chunk[i].stack];
     if (!moved_by_iteration(stack)) continue;
@@ -275,8 +275,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
                       .factor = static_cast<float>(-stack.factor),
                       .verdict = verdict()};
   }
-  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), cuda::ElementType::kFloat16,
-                                  stream),
+  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), stream),
         "accumulate_momentum");
   used = round_up(used);
   check(cuda::orthogonalize(half.data(), static_cast<int>(half.size()), options, memory + used,
@@ -305,7 +304,7 @@ void FusedStep::Device::move_by_sign(std::size_t index, cudaStream_t stream) {
   const cuda::MomentumStep step = momentum_step(all);
   check(cuda::update_by_sign({.count = step.count,
                               .size = step.size,
-                              .input = step.input,
+                              .nesterov = step.nesterov,
                               .gradients = step.gradients,
                               .momentum = step.momentum,
                               .weights = step.weights,

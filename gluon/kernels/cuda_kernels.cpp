@@ -73,14 +73,14 @@ int64_t peak_bytes(const at::Device& device) {
 
 bool available(const at::Tensor& tensor) { return why_unavailable(tensor.device()).empty(); }
 
-void accumulate_momentum(const at::Tensor& momentum, const void* const* gradients, const float* weights) {
+void accumulate_momentum(const at::Tensor& momentum, const float* const* gradients, const float* weights) {
   const c10::cuda::CUDAGuard guard(momentum.device());
   const cuda::MomentumStep step{.count = momentum.size(0),
                                 .size = entries(momentum),
                                 .gradients = gradients,
                                 .momentum = momentum.data_ptr<float>(),
                                 .weights = weights};
-  check(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat32, stream()), "accumulate_momentum");
+  check(cuda::accumulate_momentum(&step, 1, stream()), "accumulate_momentum");
 }
 
 at::Tensor polar(const at::Tensor& batch, const QuinticPlan& plan, double factor) {
@@ -237,7 +237,6 @@ at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, st
   const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   const cuda::CrossEntropy arguments{.rows = logits.size(0),
                                      .vocabulary = logits.size(1),
-                                     .stride = logits.stride(0),
                                      .logits = data(logits),
                                      .labels = labels.data_ptr<int64_t>(),
                                      .losses = losses.data_ptr<float>(),

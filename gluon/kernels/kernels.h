@@ -40,7 +40,7 @@ int64_t peak_bytes(const at::Device& device);
 // Tables are in device memory, see mirror.h.
 
 /// M_i <- w_0 M_i + w_1 g_i for all gradients, contiguous float32, in one launch.
-void accumulate_momentum(const at::Tensor& momentum, const void* const* gradients, const float* weights);
+void accumulate_momentum(const at::Tensor& momentum, const float* const* gradients, const float* weights);
 
 /// The polar factors of float32 matrices times `factor`, in float16 (b, m, n): normalised in float32, iterated on the
 /// tensor cores in float16. Singular values are bounded by Schatten 4 whatever the plan says, restarts are the
@@ -82,8 +82,8 @@ at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary);
 at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
                               const at::Tensor& key, const at::Tensor& value, const Rotary& rotary);
 
-/// Cross-entropy of each row of logits (n, vocabulary) against labels (n), float32 (n); with `scale` the logits become
-/// their gradient times it.
+/// Cross-entropy of each row of logits (n, vocabulary), contiguous, against labels (n), float32 (n); with `scale` the
+/// logits become their gradient times it.
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale);
 
 /// The gradient of an embedding (v, width) that is the head, too: `scale`, one float32 on the device, times `head`, and

@@ -29,7 +29,7 @@ std::optional<FusedStep::Place> FusedStep::verdict() const { refuse(); }
 void FusedStep::forget() { refuse(); }
 void FusedStep::momentum_changed() { refuse(); }
 bool FusedStep::captured() const { refuse(); }
-void accumulate_momentum(const at::Tensor&, const void* const*, const float*) { refuse(); }
+void accumulate_momentum(const at::Tensor&, const float* const*, const float*) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
 void update_parameters(float* const*, const at::Tensor&, const at::Tensor&, double) { refuse(); }
 RmsNorm rms_norm(const at::Tensor&) { refuse(); }

@@ -85,7 +85,7 @@ void LayerBatch::accumulate_momentum(BatchStep& batch) {
     const double beta = momentum_.beta(batch.step);
     momentum_weights_.send({static_cast<float>(beta), static_cast<float>(1 - beta)}, buffer.options());
     const float* weights = momentum_weights_.data();
-    const auto* gradients = gradient_tables_[batch.blocks.data()].of<const void* const>(batch.gradients);
+    const auto* gradients = gradient_tables_[batch.blocks.data()].of<const float* const>(batch.gradients);
     kernels::accumulate_momentum(buffer, gradients, weights);
     if (momentum_.input_is_buffer()) return;
     // Nesterov's input is one more such step, on a copy.

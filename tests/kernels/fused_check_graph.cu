@@ -31,34 +31,31 @@ struct Sequence {
       losses{kTokens}, norms{kTokens}, head{random_values<float>(kVocabulary * kWidth, 1, random)},
       embedding{kVocabulary * kWidth}, sums{static_cast<size_t>(cuda::embedding_chunks(kTokens) * kWidth)};
   Array<__half> d{kCount * kSize};
-  Array<bf16> copies{kCount * kSize}, s{kTokens * kWidth},
-      wide{random_values<bf16>(kWidth * kWidth, 1, random)}, out{kTokens * kWidth}, q{kTokens * kWidth},
-      k{kTokens * kWidth}, act{kTokens * kWidth}, logits{kTokens * kVocabulary}, dact{kTokens * kWidth},
-      dq{kTokens * kWidth}, dk{kTokens * kWidth}, ds{kTokens * kWidth};
+  Array<bf16> s{kTokens * kWidth}, wide{random_values<bf16>(kWidth * kWidth, 1, random)},
+      out{kTokens * kWidth}, q{kTokens * kWidth}, k{kTokens * kWidth}, act{kTokens * kWidth},
+      logits{kTokens * kVocabulary}, dact{kTokens * kWidth}, dq{kTokens * kWidth}, dk{kTokens * kWidth},
+      ds{kTokens * kWidth};
   Array<int64_t> labels{std::vector<int64_t>(kTokens, 17)}, order{std::vector<int64_t>(kTokens, 3)};
   Array<int> sorted{std::vector<int>(kTokens, 17)}, firsts{kVocabulary + 1};
   Array<double> gradient_squares{static_cast<size_t>(kCount * cuda::gradient_partials(kSize))};
   Array<double> momentum_squares{static_cast<size_t>(kCount * cuda::momentum_partials(kSize))};
   Array<cuda::ScalePair> scales{kCount};
   Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
-  Array<const void*> gradient_table{kCount};
+  Array<const float*> gradient_table{kCount};
   Array<float*> parameter_table{kCount};
-  Array<void*> copy_table{kCount};
 
   Sequence() {
-    std::vector<const void*> a;
+    std::vector<const float*> a;
     std::vector<float*> b;
-    std::vector<void*> c;
     for (int64_t i = 0; i < kCount; ++i) {
-      a.push_back(g.data() + i * kSize), b.push_back(x.data() + i * kSize),
-          c.push_back(copies.data() + i * kSize);
+      a.push_back(g.data() + i * kSize), b.push_back(x.data() + i * kSize);
     }
-    gradient_table.set(a), parameter_table.set(b), copy_table.set(c);
+    gradient_table.set(a), parameter_table.set(b);
   }
 
   void restore() {
     m.set(first_m), x.set(first_x), s.set(first_s), logits.set(first_logits);
-    d.poison(), copies.poison(), out.poison(), q.poison(), k.poison(), act.poison(), losses.poison();
+    d.poison(), out.poison(), q.poison(), k.poison(), act.poison(), losses.poison();
     norms.poison(), inverse.poison(), dact.poison(), dq.poison(), dk.poison(), ds.poison(),
         embedding.poison();
   }
@@ -77,11 +74,10 @@ struct Sequence {
     require(cuda::measure_momentum(step, stream), "measure momentum");
     require(cuda::measure_gradients(&step, 1, verdict.data(), stream), "measure gradients");
     require(cuda::judge(&step, 1, verdict.data(), nullptr, stream), "judge");
-    require(cuda::accumulate_momentum(&step, 1, cuda::ElementType::kFloat16, stream), "accumulate");
+    require(cuda::accumulate_momentum(&step, 1, stream), "accumulate");
     require(cuda::update_parameters({.count = kCount,
                                      .size = kSize,
                                      .parameters = parameter_table.data(),
-                                     .copies = copy_table.data(),
                                      .directions = d.data(),
                                      .radii = radii.data()},
                                     stream),
@@ -103,7 +99,6 @@ struct Sequence {
     require(cuda::mlp_up({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), stream), "mlp");
     require(cuda::cross_entropy({.rows = kTokens,
                                  .vocabulary = kVocabulary,
-                                 .stride = kVocabulary,
                                  .logits = logits.data(),
                                  .labels = labels.data(),
                                  .losses = losses.data(),
@@ -139,7 +134,7 @@ struct Sequence {
       const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
       all.insert(all.end(), bytes, bytes + values.size() * sizeof(values[0]));
     };
-    add(m), add(x), add(d), add(copies), add(s), add(out), add(q), add(k), add(act), add(logits), add(losses);
+    add(m), add(x), add(d), add(s), add(out), add(q), add(k), add(act), add(logits), add(losses);
     add(norms), add(inverse), add(dact), add(dq), add(dk), add(ds), add(embedding);
     return all;
   }

@@ -10,7 +10,6 @@ namespace gluon::fused_check {
 namespace {
 
 using cuda::ElementType;
-using cuda::MomentumInput;
 
 constexpr float kBeta = 0.95F;
 
@@ -39,11 +38,7 @@ struct Table {
   }
 };
 
-std::string name_of(MomentumInput input) {
-  return input == MomentumInput::kGradient   ? "gradient"
-         : input == MomentumInput::kMomentum ? "ema"
-                                             : "nesterov";
-}
+std::string name_of(bool nesterov) { return nesterov ? "nesterov" : "ema"; }
 
 template <typename T>
 constexpr ElementType type_of() {
@@ -82,29 +77,27 @@ void measure_and_judge(const cuda::MomentumStep& step, const Sums& sums) {
   require(cuda::judge(&step, 1, sums.verdict.data(), nullptr, nullptr), "judge");
 }
 
-template <typename G, typename T>
-void check_momentum_case(size_t count, size_t size, size_t offset, MomentumInput input, double magnitude) {
-  const std::string what = "momentum " + name_of(input) + " " + std::to_string(count) + "x" +
+void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude) {
+  const std::string what = "momentum " + name_of(nesterov) + " " + std::to_string(count) + "x" +
                            std::to_string(size) + " at " + std::to_string(magnitude) + " offset " +
                            std::to_string(offset);
   std::mt19937_64 random(size + count);
-  std::vector<G> g = random_values<G>(count * size, magnitude, random);
+  std::vector<float> g = random_values<float>(count * size, magnitude, random);
   std::vector<float> m = random_values<float>(count * size, magnitude, random);
   if (count > 1) {  // one zero matrix
-    std::fill_n(g.begin() + size, size, rounded<G>(0));
+    std::fill_n(g.begin() + size, size, 0.0F);
     std::fill_n(m.begin() + size, size, 0.0F);
   }
-  Table<G, const void*> gradients(count, size, offset);
+  Table<float, const float*> gradients(count, size, offset);
   gradients.set(g, size);
   Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta});
-  Array<T> output(count * size);
+  Array<__half> output(count * size);
   Sums sums(count, size);
   const float length = 3;
   cuda::MomentumStep step{.count = static_cast<int64_t>(count),
                           .size = static_cast<int64_t>(size),
-                          .input = input,
+                          .nesterov = nesterov,
                           .gradients = gradients.pointers.data(),
-                          .gradient_type = type_of<G>(),
                           .momentum = momentum.data(),
                           .weights = weights.data(),
                           .length = length};
@@ -114,10 +107,10 @@ void check_momentum_case(size_t count, size_t size, size_t offset, MomentumInput
     measure_and_judge(step, sums);
     expect(same_bits(m, momentum.get()), what + ": measuring changed the momentum");
     step.output = output.data();
-    require(cuda::accumulate_momentum(&step, 1, type_of<T>(), nullptr), "accumulate_momentum");
+    require(cuda::accumulate_momentum(&step, 1, nullptr), "accumulate_momentum");
     return output.get();
   };
-  const std::vector<T> got = run();
+  const std::vector<__half> got = run();
   const std::vector<float> kept = momentum.get();
   expect(same_bits(got, run()) && same_bits(kept, momentum.get()), what + ": two runs differ");
   expect(output.guard_intact() && momentum.guard_intact() && sums.gradient.guard_intact() &&
@@ -126,140 +119,109 @@ void check_momentum_case(size_t count, size_t size, size_t offset, MomentumInput
 
   std::vector<double> want_m, want_input;
   for (size_t i = 0; i < m.size(); ++i) {
-    const double gradient = to_double(g[i]);
-    want_m.push_back(input == MomentumInput::kGradient ? m[i]
-                                                       : double{kBeta} * m[i] + double{1 - kBeta} * gradient);
-    want_input.push_back(input == MomentumInput::kGradient ? gradient
-                         : input == MomentumInput::kMomentum
-                             ? kept[i]
-                             : double{kBeta} * kept[i] + double{1 - kBeta} * gradient);
+    want_m.push_back(double{kBeta} * m[i] + double{1 - kBeta} * g[i]);
+    want_input.push_back(nesterov ? double{kBeta} * kept[i] + double{1 - kBeta} * g[i] : kept[i]);
   }
   expect_close(kept, want_m, 1.2e-7, 1.5e-7 * magnitude + 2e-45, what + ": momentum");
   const std::vector<double> gradient_lengths = lengths_of(g, size), momentum_lengths = lengths_of(m, size);
   std::vector<double> want;
   for (size_t i = 0; i < m.size(); ++i) {
     const double gradient = gradient_lengths[i / size];
-    double bound = gradient;
-    if (input != MomentumInput::kGradient) {
-      bound = double{kBeta} * momentum_lengths[i / size] + double{1 - kBeta} * gradient;
-    }
-    if (input == MomentumInput::kNesterov) bound = double{kBeta} * bound + double{1 - kBeta} * gradient;
+    double bound = double{kBeta} * momentum_lengths[i / size] + double{1 - kBeta} * gradient;
+    if (nesterov) bound = double{kBeta} * bound + double{1 - kBeta} * gradient;
     want.push_back(bound == 0 ? 0 : want_input[i] * length / bound);
   }
-  const double unit = type_of<T>() == ElementType::kFloat16    ? 0x1p-11
-                      : type_of<T>() == ElementType::kBFloat16 ? 0x1p-8
-                                                               : 4e-7;
+  const double unit = 0x1p-11;
   // The input of denormal matrices has few bits itself.
-  const double input_error = input == MomentumInput::kNesterov && magnitude < 1e-38 ? 2e-45 / magnitude : 0;
-  const double floor = type_of<T>() == ElementType::kFloat16 ? 0x1p-25 : 1e-38;
-  expect_close(got, want, 1.01 * unit + 2e-6 + input_error, floor + (input_error + 2e-6) * largest(want),
+  const double input_error = nesterov && magnitude < 1e-38 ? 2e-45 / magnitude : 0;
+  expect_close(got, want, 1.01 * unit + 2e-6 + input_error, 0x1p-25 + (input_error + 2e-6) * largest(want),
                what + ": output");
   for (const double got_length : lengths_of(got, size)) {
     expect(got_length <= length * (1 + 2 * unit), what + ": longer than asked for");
   }
-  if (input != MomentumInput::kGradient) {
-    const std::vector<double> carried = sums.momentum.get();
-    require(cuda::measure_momentum(step, nullptr), "measure_momentum");
-    expect(offset != 0 || same_bits(carried, sums.momentum.get()),
-           what + ": squares are not kept up to date");
-  }
+  const std::vector<double> carried = sums.momentum.get();
+  require(cuda::measure_momentum(step, nullptr), "measure_momentum");
+  expect(offset != 0 || same_bits(carried, sums.momentum.get()), what + ": squares are not kept up to date");
   momentum.set(m);
   step.output = nullptr;
-  require(cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr), "accumulate_momentum");
+  require(cuda::accumulate_momentum(&step, 1, nullptr), "accumulate_momentum");
   expect(same_bits(kept, momentum.get()), what + ": without an output");
 }
 
 template <typename D>
-void check_update_case(size_t count, size_t size, size_t offset, bool copied, double decay) {
+void check_update_case(size_t count, size_t size, size_t offset, double decay) {
   const std::string what = "update " + std::to_string(count) + "x" + std::to_string(size);
   std::mt19937_64 random(size);
   const std::vector<float> x = random_values<float>(count * size, 0.03, random);
   const std::vector<D> d = random_values<D>(count * size, 0.02, random);
   const std::vector<float> radii = random_values<float>(count, 0.1, random);
   Table<float, float*> parameters(count, size, offset);
-  Table<bf16, void*> copies(count, size, offset);
   Array<D> directions(d);
   Array<float> t(radii);
   const cuda::ParameterUpdate update{.count = static_cast<int64_t>(count),
                                      .size = static_cast<int64_t>(size),
                                      .parameters = parameters.pointers.data(),
-                                     .copies = copied ? copies.pointers.data() : nullptr,
                                      .directions = directions.data(),
                                      .direction_type = type_of<D>(),
                                      .radii = t.data(),
                                      .direction_factor = -2,
                                      .decay = static_cast<float>(decay)};
   const auto run = [&] {
-    parameters.set(x, size), copies.entries.poison();
+    parameters.set(x, size);
     require(cuda::update_parameters(update, nullptr), "update_parameters");
     return parameters.get(count, size);
   };
   const std::vector<float> got = run();
-  const std::vector<bf16> got_copies = copies.get(count, size);
   expect(same_bits(got, run()), what + ": two runs differ");
-  expect(parameters.entries.guard_intact() && copies.entries.guard_intact(), what + ": guard");
-  std::vector<double> want, want_copies;
+  expect(parameters.entries.guard_intact(), what + ": guard");
+  std::vector<double> want;
   for (size_t i = 0; i < x.size(); ++i) {
     const double radius = radii[i / size];
     want.push_back((1 - decay * radius) * x[i] - 2 * radius * to_double(d[i]));
-    want_copies.push_back(copied ? to_double(rounded<bf16>(got[i])) : NAN);
   }
   expect_close(got, want, 2e-7, 1e-8, what);
-  expect_close(got_copies, want_copies, 0, 0, what + ": copies");
 }
 
-template <typename G>
-void check_sign_case(size_t count, size_t size, size_t offset, MomentumInput input, double magnitude,
-                     bool copied) {
-  const std::string what = "sign " + name_of(input) + " " + std::to_string(count) + "x" +
+void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude) {
+  const std::string what = "sign " + name_of(nesterov) + " " + std::to_string(count) + "x" +
                            std::to_string(size) + " at " + std::to_string(magnitude);
   std::mt19937_64 random(size);
-  std::vector<G> g = random_values<G>(count * size, magnitude, random);
+  std::vector<float> g = random_values<float>(count * size, magnitude, random);
   std::vector<float> m = random_values<float>(count * size, magnitude, random);
   const std::vector<float> x = random_values<float>(count * size, 0.03, random), radii{0.5F, 0.25F, 3};
-  for (size_t i = 0; i < m.size(); i += 7) m[i] = 0, g[i] = rounded<G>(0);
-  Table<G, const void*> gradients(count, size, offset);
+  for (size_t i = 0; i < m.size(); i += 7) m[i] = 0, g[i] = 0;
+  Table<float, const float*> gradients(count, size, offset);
   gradients.set(g, size);
   Table<float, float*> parameters(count, size, offset);
-  Table<bf16, void*> copies(count, size, offset);
   Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta}), t(radii);
   const cuda::SignUpdate update{.count = static_cast<int64_t>(count),
                                 .size = static_cast<int64_t>(size),
-                                .input = input,
+                                .nesterov = nesterov,
                                 .gradients = gradients.pointers.data(),
-                                .gradient_type = type_of<G>(),
                                 .momentum = momentum.data(),
                                 .weights = weights.data(),
                                 .parameters = parameters.pointers.data(),
-                                .copies = copied ? copies.pointers.data() : nullptr,
                                 .radii = t.data(),
                                 .direction_factor = -0.01F,
                                 .decay = 0.1F};
   const auto run = [&] {
-    parameters.set(x, size), momentum.set(m), copies.entries.poison();
+    parameters.set(x, size), momentum.set(m);
     require(cuda::update_by_sign(update, nullptr), "update_by_sign");
     return parameters.get(count, size);
   };
   const std::vector<float> got = run(), kept = momentum.get();
-  const std::vector<bf16> got_copies = copies.get(count, size);
   expect(same_bits(got, run()) && same_bits(kept, momentum.get()), what + ": two runs differ");
   expect(parameters.entries.guard_intact() && momentum.guard_intact(), what + ": guard");
-  std::vector<double> want_m, want, want_copies;
+  std::vector<double> want_m, want;
   for (size_t i = 0; i < m.size(); ++i) {
-    const double gradient = to_double(g[i]), radius = radii[i / size];
-    want_m.push_back(input == MomentumInput::kGradient ? m[i]
-                                                       : double{kBeta} * m[i] + double{1 - kBeta} * gradient);
-    const double in = input == MomentumInput::kGradient ? gradient
-                      : input == MomentumInput::kMomentum
-                          ? kept[i]
-                          : double{kBeta} * kept[i] + double{1 - kBeta} * gradient;
+    const double radius = radii[i / size];
+    want_m.push_back(double{kBeta} * m[i] + double{1 - kBeta} * g[i]);
+    const double in = nesterov ? double{kBeta} * kept[i] + double{1 - kBeta} * g[i] : kept[i];
     const double sign = in > 0 ? 1 : in < 0 ? -1 : 0;
     want.push_back((1 - double{0.1F} * radius) * x[i] + double{-0.01F} * radius * sign);
-    want_copies.push_back(copied ? to_double(rounded<bf16>(got[i])) : NAN);
   }
   expect_close(kept, want_m, 1.2e-7, 1.5e-7 * magnitude + 2e-45, what + ": momentum");
   expect_close(got, want, 3e-7, 3e-8, what + ": parameters");
-  expect_close(got_copies, want_copies, 0, 0, what + ": copies");
 }
 
 // A bad gradient is found where it is, and nothing moves.
@@ -268,7 +230,7 @@ void check_verdict() {
   std::mt19937_64 random(5);
   std::vector<float> g = random_values<float>(count * size, 1, random);
   const std::vector<float> m = random_values<float>(count * size, 1, random);
-  Table<float, const void*> gradients(count, size, 0);
+  Table<float, const float*> gradients(count, size, 0);
   Table<float, float*> parameters(count, size, 0);
   parameters.set(m, size);
   Array<float> momentum(count * size), weights(std::vector<float>{kBeta, 1 - kBeta}),
@@ -287,7 +249,7 @@ void check_verdict() {
     sums.place(step);
     measure_and_judge(step, sums);
     step.output = output.data();
-    require(cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr), "accumulate_momentum");
+    require(cuda::accumulate_momentum(&step, 1, nullptr), "accumulate_momentum");
     require(cuda::update_parameters({.count = count,
                                      .size = size,
                                      .parameters = parameters.pointers.data(),
@@ -328,18 +290,16 @@ void check_momentum() {
   empty.size = 0;
   expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaSuccess,
          "momentum: nothing to do");
-  for (const MomentumInput input :
-       {MomentumInput::kGradient, MomentumInput::kMomentum, MomentumInput::kNesterov}) {
+  for (const bool nesterov : {false, true}) {
     for (const double magnitude : {1.0, 1e-30, 1e30, 1e-42}) {
-      check_momentum_case<float, __half>(3, 768 * 64, 0, input, magnitude);
-      check_momentum_case<float, __half>(2, 4099, 0, input, magnitude);
+      check_momentum_case(3, 768 * 64, 0, nesterov, magnitude);
+      check_momentum_case(2, 4099, 0, nesterov, magnitude);
     }
-    check_momentum_case<float, float>(2, 5 * 4096 + 8, 0, input, 1e-30);
-    check_momentum_case<float, bf16>(4, 15, 1, input, 1);
-    check_momentum_case<float, __half>(1, 1, 0, input, 1);
-    check_momentum_case<bf16, __half>(3, 96 * 100, 0, input, 1);
-    check_momentum_case<bf16, float>(3, 96 * 100, 1, input, 1e-3);
-    check_momentum_case<float, __half>(2, 600 * 4096 + 4, 0, input, 1);  // several tiles a partial sum
+    check_momentum_case(2, 5 * 4096 + 8, 0, nesterov, 1e-30);
+    check_momentum_case(4, 15, 1, nesterov, 1);
+    check_momentum_case(1, 1, 0, nesterov, 1);
+    check_momentum_case(3, 96 * 100, 1, nesterov, 1e-3);
+    check_momentum_case(2, 600 * 4096 + 4, 0, nesterov, 1);  // several tiles a partial sum
   }
 }
 
@@ -350,14 +310,14 @@ void check_updates() {
          "sign: no pointers");
   for (const auto& [count, size, offset] :
        {std::tuple{3, 64 * 768, 0}, {2, 4099, 0}, {1, 1, 0}, {5, 20, 1}}) {
-    check_update_case<__half>(count, size, offset, true, 0.1);
-    check_update_case<float>(count, size, offset, false, 0);
-    check_update_case<bf16>(count, size, offset, true, 0);
-    for (const auto input : {MomentumInput::kGradient, MomentumInput::kMomentum, MomentumInput::kNesterov}) {
-      if (count > 3) continue;
-      check_sign_case<float>(count, size, offset, input, 1, true);
-      check_sign_case<bf16>(count, size, 1, input, 1e-30, false);
-      check_sign_case<float>(count, size, offset, input, 1e30, false);
+    check_update_case<__half>(count, size, offset, 0.1);
+    check_update_case<float>(count, size, offset, 0);
+    check_update_case<bf16>(count, size, offset, 0);
+    if (count > 3) continue;
+    for (const bool nesterov : {false, true}) {
+      check_sign_case(count, size, offset, nesterov, 1);
+      check_sign_case(count, size, 1, nesterov, 1e-30);
+      check_sign_case(count, size, offset, nesterov, 1e30);
     }
   }
 }

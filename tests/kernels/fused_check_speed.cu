@@ -17,7 +17,6 @@
 namespace gluon::fused_check {
 namespace {
 
-using cuda::ElementType;
 constexpr double kCopyBound = 4.2e12;  // bytes a second
 constexpr int64_t kTokens = 32 * 1024;
 
@@ -88,10 +87,8 @@ class Clock {
 struct Layers {
   Random<float> g, m, x;
   Random<__half> d;
-  Array<bf16> copies;
-  Array<const void*> gradients;
+  Array<const float*> gradients;
   Array<float*> parameters;
-  Array<void*> copy_table;
   Array<float> weights{std::vector<float>{0.95F, 0.05F}}, radii;
   Array<double> gradient_squares, momentum_squares;
   Array<cuda::ScalePair> scales;
@@ -103,29 +100,25 @@ struct Layers {
         m(g.size()),
         x(g.size()),
         d(g.size()),
-        copies(g.size()),
         gradients(count),
         parameters(count),
-        copy_table(count),
         radii(std::vector<float>(count, 0.01F)),
         gradient_squares(count * cuda::gradient_partials(rows * columns)),
         momentum_squares(count * cuda::momentum_partials(rows * columns)),
         scales(count),
         count(count),
         size(rows * columns) {
-    std::vector<const void*> a;
+    std::vector<const float*> a;
     std::vector<float*> b;
-    std::vector<void*> c;
     for (int64_t i = 0; i < count; ++i) {
-      a.push_back(g.data() + i * size), b.push_back(x.data() + i * size),
-          c.push_back(copies.data() + i * size);
+      a.push_back(g.data() + i * size), b.push_back(x.data() + i * size);
     }
-    gradients.set(a), parameters.set(b), copy_table.set(c);
+    gradients.set(a), parameters.set(b);
   }
-  cuda::MomentumStep step(cuda::MomentumInput input) const {
+  cuda::MomentumStep step(bool nesterov) const {
     return {.count = count,
             .size = size,
-            .input = input,
+            .nesterov = nesterov,
             .gradients = gradients.data(),
             .momentum = m.data(),
             .weights = weights.data(),
@@ -142,13 +135,10 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
       std::to_string(count) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
   const double n = static_cast<double>(l.g.size());
   for (const bool nesterov : {false, true}) {
-    const cuda::MomentumStep step =
-        l.step(nesterov ? cuda::MomentumInput::kNesterov : cuda::MomentumInput::kMomentum);
+    const cuda::MomentumStep step = l.step(nesterov);
     const auto measure = [&] { return cuda::measure_gradients(&step, 1, l.verdict.data(), nullptr); };
     const auto judge = [&] { return cuda::judge(&step, 1, l.verdict.data(), nullptr, nullptr); };
-    const auto accumulate = [&] {
-      return cuda::accumulate_momentum(&step, 1, ElementType::kFloat16, nullptr);
-    };
+    const auto accumulate = [&] { return cuda::accumulate_momentum(&step, 1, nullptr); };
     const auto all = [&] {
       for (const cudaError_t error : {measure(), judge()}) {
         if (error != cudaSuccess) return error;
@@ -160,34 +150,26 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
               accumulate);
     clock.row("  both and the verdict", shape, 18 * n, all);
   }
-  cuda::ParameterUpdate update{.count = count,
-                               .size = l.size,
-                               .parameters = l.parameters.data(),
-                               .directions = l.d.data(),
-                               .radii = l.radii.data()};
+  const cuda::ParameterUpdate update{.count = count,
+                                     .size = l.size,
+                                     .parameters = l.parameters.data(),
+                                     .directions = l.d.data(),
+                                     .radii = l.radii.data()};
   clock.row("update, fp16 direction", shape, 10 * n,
             [&] { return cuda::update_parameters(update, nullptr); });
-  update.copies = l.copy_table.data();
-  clock.row("  with the bf16 copy", shape, 12 * n, [&] { return cuda::update_parameters(update, nullptr); });
 }
 
 void measure_embedding(Clock& clock) {
   Layers l(1, 50304, 768);
   const double n = static_cast<double>(l.size);
-  cuda::SignUpdate update{.count = 1,
-                          .size = l.size,
-                          .gradients = l.gradients.data(),
-                          .momentum = l.m.data(),
-                          .weights = l.weights.data(),
-                          .parameters = l.parameters.data(),
-                          .radii = l.radii.data()};
+  const cuda::SignUpdate update{.count = 1,
+                                .size = l.size,
+                                .gradients = l.gradients.data(),
+                                .momentum = l.m.data(),
+                                .weights = l.weights.data(),
+                                .parameters = l.parameters.data(),
+                                .radii = l.radii.data()};
   clock.row("sign update", "50304 x 768", 20 * n, [&] { return cuda::update_by_sign(update, nullptr); });
-  update.copies = l.copy_table.data();
-  clock.row("  with the bf16 copy", "50304 x 768", 22 * n,
-            [&] { return cuda::update_by_sign(update, nullptr); });
-  update.gradient_type = ElementType::kBFloat16;  // the same memory read as bfloat16: any bits will do
-  clock.row("  and a bf16 gradient", "50304 x 768", 20 * n,
-            [&] { return cuda::update_by_sign(update, nullptr); });
 }
 
 void measure_training(Clock& clock) {
@@ -261,14 +243,14 @@ void measure_embedding_gradient(Clock& clock) {
   });
 }
 
-void measure_entropy(Clock& clock, int64_t vocabulary, int64_t stride, const char* shape) {
-  const int64_t size = kTokens * stride;
+void measure_entropy(Clock& clock, int64_t vocabulary) {
+  const std::string shape = "32768 x " + std::to_string(vocabulary);
+  const int64_t size = kTokens * vocabulary;
   Random<bf16> logits(size);
   Array<int64_t> labels(std::vector<int64_t>(kTokens, 11));
   Array<float> losses(kTokens);
   cuda::CrossEntropy a{.rows = kTokens,
                        .vocabulary = vocabulary,
-                       .stride = stride,
                        .logits = logits.data(),
                        .labels = labels.data(),
                        .losses = losses.data(),
@@ -299,9 +281,7 @@ void measure_speed() {
   measure_embedding(clock);
   measure_training(clock);
   measure_embedding_gradient(clock);
-  measure_entropy(clock, 50304, 50304, "32768 x 50304");
-  measure_entropy(clock, 50257, 50304, "32768 x 50257 + 47");
-  measure_entropy(clock, 50257, 50257, "32768 x 50257");
+  for (const int64_t vocabulary : {50304, 50257}) measure_entropy(clock, vocabulary);
 }
 
 }  // namespace gluon::fused_check

@@ -106,13 +106,12 @@ __device__ float largest_of(const Eight& pack) {
   return fmaxf(__low2float(top), __high2float(top));
 }
 
-// Padded: the stride is larger than the vocabulary.
-template <bool Gradient, bool Padded>
+template <bool Gradient>
 __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
   extern __shared__ __align__(128) unsigned char buffers[];
   __shared__ uint64_t full[kBuffers];
   __shared__ Softmax warps[kBuffers][kThreads / 32];
-  const int packs = static_cast<int>(a.stride / 8), vocabulary = static_cast<int>(a.vocabulary);
+  const int packs = static_cast<int>(a.vocabulary / 8);
   const unsigned bytes = static_cast<unsigned>(packs) * 16;
   const int me = threadIdx.x;
   if (me == 0) {
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     for (int b = 0; b < kBuffers; ++b) {
       const int64_t row = blockIdx.x + static_cast<int64_t>(b) * gridDim.x;
-      if (row < a.rows) fetch_row(buffers + b * bytes, a.logits + row * a.stride, bytes, full + b);
+      if (row < a.rows) fetch_row(buffers + b * bytes, a.logits + row * a.vocabulary, bytes, full + b);
     }
   }
   __syncthreads();
@@ -140,12 +139,6 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
       const int pack = u * kThreads + me;
       if (pack >= packs) continue;
       x[u] = load_packed<8>(buffer + pack * 8);
-      if (Padded && pack * 8 + 8 > vocabulary) {
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (pack * 8 + j >= vocabulary) x[u].entries[j] = __ushort_as_bfloat16(0xff80);  // -inf
-        }
-      }
       mine.largest = fmaxf(mine.largest, largest_of(x[u]));
     }
 #pragma unroll
@@ -160,12 +153,12 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
     const Softmax total = combine_block<kThreads>(mine, warps[b]);
     if (me == 0) {
       const int64_t next = row + static_cast<int64_t>(kBuffers) * gridDim.x;
-      if (next < a.rows) fetch_row(buffers + b * bytes, a.logits + next * a.stride, bytes, full + b);
+      if (next < a.rows) fetch_row(buffers + b * bytes, a.logits + next * a.vocabulary, bytes, full + b);
       a.losses[row] = loss_of(total, label_logit);
     }
     if constexpr (!Gradient) continue;
     const float factor = labelled ? a.scale / total.sum : NAN;
-    __nv_bfloat16* out = a.logits + row * a.stride;
+    __nv_bfloat16* out = a.logits + row * a.vocabulary;
 #pragma unroll
     for (int u = 0; u < kPacks; ++u) {
       const int pack = u * kThreads + me;
@@ -182,15 +175,14 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
   }
 }
 
-// ---- any vocabulary, any alignment: one block per row, read twice, 2 bytes at a time. 32768 x 50257: 4.2 ms; padding
-// the rows to a multiple of 8 gives the kernel above.
+// ---- any vocabulary, any alignment: one block per row, read twice, 2 bytes at a time. 32768 x 50257: 4.2 ms.
 
 constexpr int kPlainThreads = 512;
 
 template <bool Gradient>
 __global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
   __shared__ Softmax warps[kPlainThreads / 32];
-  __nv_bfloat16* x = a.logits + static_cast<int64_t>(blockIdx.x) * a.stride;
+  __nv_bfloat16* x = a.logits + static_cast<int64_t>(blockIdx.x) * a.vocabulary;
   const int64_t label = a.labels[blockIdx.x];
   const bool labelled = label >= 0 && label < a.vocabulary;
   const float label_logit = labelled ? to_float(x[label]) : NAN;
@@ -204,9 +196,9 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
   if constexpr (!Gradient) return;
   const float factor = labelled ? a.scale / total.sum : NAN;
 #pragma unroll 4
-  for (int64_t j = threadIdx.x; j < a.stride; j += kPlainThreads) {
+  for (int64_t j = threadIdx.x; j < a.vocabulary; j += kPlainThreads) {
     const float p = power_of_two((to_float(x[j]) - total.largest) * kLog2E) * factor;
-    x[j] = __float2bfloat16_rn(j >= a.vocabulary ? 0 * factor : j == label ? p - a.scale : p);
+    x[j] = __float2bfloat16_rn(j == label ? p - a.scale : p);
   }
 }
 
@@ -214,8 +206,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
 
 cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
   if (a.rows == 0) return cudaSuccess;
-  if (a.rows < 0 || a.vocabulary <= 0 || a.stride < a.vocabulary || a.logits == nullptr ||
-      a.labels == nullptr || a.losses == nullptr) {
+  if (a.rows < 0 || a.vocabulary <= 0 || a.logits == nullptr || a.labels == nullptr || a.losses == nullptr) {
     return cudaErrorInvalidValue;
   }
   int device = 0, processors = 0, most_shared = 0, major = 0;
@@ -224,13 +215,11 @@ cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  const int64_t shared = kBuffers * a.stride * 2;
-  const bool bulk = major >= 9 && a.stride % 8 == 0 && is_aligned(a.logits, 16) &&
-                    a.stride <= int64_t{kThreads} * kPacks * 8 && shared + 1024 <= most_shared;
+  const int64_t shared = kBuffers * a.vocabulary * 2;
+  const bool bulk = major >= 9 && a.vocabulary % 8 == 0 && is_aligned(a.logits, 16) &&
+                    a.vocabulary <= int64_t{kThreads} * kPacks * 8 && shared + 1024 <= most_shared;
   if (bulk) {
-    const auto kernel = a.stride == a.vocabulary
-                            ? (a.gradient ? bulk_kernel<true, false> : bulk_kernel<false, false>)
-                            : (a.gradient ? bulk_kernel<true, true> : bulk_kernel<false, true>);
+    const auto kernel = a.gradient ? bulk_kernel<true> : bulk_kernel<false>;
     error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (error != cudaSuccess) return error;

@@ -4,8 +4,8 @@
 //   x_ij      <- (exp(x_ij - log sum) - [j = label_i]) scale           rounded to bfloat16, in place
 //
 // A row is read once and written once, 4 bytes an entry: it comes to shared memory by a bulk copy while the row before
-// is worked on, and stays in registers from the maximum to the gradient. That holds on Hopper for strides divisible by
-// 8 up to 51200; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's product.
+// is worked on, and stays in registers from the maximum to the gradient. That holds on Hopper for vocabularies divisible
+// by 8 up to 51200; others take a plain path that reads twice. In the flow: the trainer's loss, after the head's product.
 
 #pragma once
 
@@ -18,9 +18,8 @@ namespace gluon::cuda {
 
 struct CrossEntropy {
   int64_t rows = 0;
-  int64_t vocabulary = 0;  // entries of a row that count
-  int64_t stride = 0;      // entries from row to row; those past the vocabulary count as -inf: gradient 0
-  __nv_bfloat16* logits = nullptr;  // (rows, stride)
+  int64_t vocabulary = 0;
+  __nv_bfloat16* logits = nullptr;  // (rows, vocabulary)
   const int64_t* labels =
       nullptr;              // (rows); one outside the vocabulary makes loss and gradient of its row NaN
   float* losses = nullptr;  // (rows)
@@ -28,7 +27,7 @@ struct CrossEntropy {
   bool gradient = true;     // false: the logits are only read
 };
 
-/// cudaErrorInvalidValue for missing pointers, negative sizes and a stride below the vocabulary.
+/// cudaErrorInvalidValue for missing pointers and sizes that are negative.
 cudaError_t cross_entropy(const CrossEntropy& arguments, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -20,8 +20,8 @@ __device__ __forceinline__ int64_t place(int64_t tile, int u) {
   return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
 }
 
-template <int W, typename T>
-__device__ __forceinline__ double sum_squares(const T* values, int64_t begin, int64_t end) {
+template <int W>
+__device__ __forceinline__ double sum_squares(const float* values, int64_t begin, int64_t end) {
   constexpr int kPacks = kTile / (kThreads * W);
   double sum = 0;
   for (int64_t tile = begin; tile < end; tile += kTile) {
@@ -45,12 +45,12 @@ __device__ __forceinline__ double sum_squares(const T* values, int64_t begin, in
 struct Part {
   int64_t end, size;
   int per_matrix;  // blocks
-  const void* const* gradients;
+  const float* const* gradients;
   float* momentum;
   const float* weights;
   const ScalePair* scales;
   double* squares;  // written
-  void* output;
+  __half* output;
 };
 
 struct Parts {
@@ -72,7 +72,6 @@ __device__ __forceinline__ Place find_place(const Parts& parts, int64_t block) {
 }
 
 // One block per partial sum of `tiles` neighbouring tiles; of the momentum where there are no gradients.
-template <typename T>
 __global__ void __launch_bounds__(kThreads)
     measure_kernel(const __grid_constant__ Parts parts, int64_t tiles, Verdict* verdict) {
   if (verdict != nullptr && blockIdx.x == 0 && threadIdx.x == 0) verdict->first_bad = kAllFinite;
@@ -80,10 +79,9 @@ __global__ void __launch_bounds__(kThreads)
   const Part& part = *place.part;
   const int64_t begin = place.block * tiles * kTile;
   const int64_t end = min(part.size, begin + tiles * kTile);
-  const T* values = part.gradients == nullptr
-                        ? reinterpret_cast<const T*>(part.momentum) + place.matrix * part.size
-                        : static_cast<const T*>(part.gradients[place.matrix]);
-  const bool wide = part.size % 4 == 0 && is_aligned(values, 4 * sizeof(T));
+  const float* values =
+      part.gradients == nullptr ? part.momentum + place.matrix * part.size : part.gradients[place.matrix];
+  const bool wide = part.size % 4 == 0 && is_aligned(values, 16);
   const double sum = wide ? sum_squares<4>(values, begin, end) : sum_squares<1>(values, begin, end);
   const double total = reduce_block<kThreads>(sum, Add());
   if (threadIdx.x == 0) part.squares[place.number] = total;
@@ -101,7 +99,7 @@ __device__ ScalePair split_factor(double bound, float length) {
 // What judge() needs of a step.
 struct Judged {
   int first_matrix;  // counted through all steps
-  MomentumInput input;
+  bool nesterov;
   int gradient_partials, momentum_partials;
   const double *gradient_squares, *momentum_squares;
   const float* weights;
@@ -122,14 +120,11 @@ __device__ double sum_of(const double* values, int count) {
 
 __device__ void write_scale(const Judged& step, int64_t matrix, double squares) {
   const double gradient = sqrt(squares);
-  double bound = gradient;
-  if (step.input != MomentumInput::kGradient) {
-    const double momentum =
-        sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
-    const double old_weight = step.weights[0], new_weight = step.weights[1];
-    bound = old_weight * momentum + new_weight * gradient;
-    if (step.input == MomentumInput::kNesterov) bound = old_weight * bound + new_weight * gradient;
-  }
+  const double momentum =
+      sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
+  const double old_weight = step.weights[0], new_weight = step.weights[1];
+  double bound = old_weight * momentum + new_weight * gradient;
+  if (step.nesterov) bound = old_weight * bound + new_weight * gradient;
   // Some above the bound: sums and the entries themselves are rounded.
   if (threadIdx.x == 0) step.scales[matrix] = split_factor(bound * (1 + 0x1p-20), step.length);
 }
@@ -158,26 +153,24 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // One entry: the momentum and the LMO's input after this step.
-template <MomentumInput Input>
+template <bool kNesterov>
 __device__ __forceinline__ float2 advance(float momentum, float gradient, float2 weights) {
-  if constexpr (Input == MomentumInput::kGradient) return {0, gradient};
   const float next = fmaf(weights.x, momentum, weights.y * gradient);
-  if constexpr (Input == MomentumInput::kMomentum) return {next, next};
-  return {next, fmaf(weights.x, next, weights.y * gradient)};
+  return {next, kNesterov ? fmaf(weights.x, next, weights.y * gradient) : next};
 }
 
 // Returns this thread's part of the new momentum's sum of squares, in the order of sum_squares().
-template <MomentumInput Input, int W, typename G, typename T>
-__device__ __forceinline__ double accumulate_tile(const G* gradient, float* momentum, float2 weights,
-                                                  ScalePair scale, int64_t tile, int64_t size, T* output) {
+template <bool kNesterov, int W>
+__device__ __forceinline__ double accumulate_tile(const float* gradient, float* momentum, float2 weights,
+                                                  ScalePair scale, int64_t tile, int64_t size,
+                                                  __half* output) {
   constexpr int kPacks = kTile / (kThreads * W);
-  constexpr bool kKeeps = Input != MomentumInput::kGradient;
   Pack<W> g[kPacks], m[kPacks];
 #pragma unroll
   for (int u = 0; u < kPacks; ++u) {
     if (place<W>(tile, u) >= size) continue;
     g[u] = load<W>(gradient + place<W>(tile, u));
-    if constexpr (kKeeps) m[u] = load<W>(momentum + place<W>(tile, u));
+    m[u] = load<W>(momentum + place<W>(tile, u));
   }
   double sum = 0;
 #pragma unroll
@@ -187,48 +180,43 @@ __device__ __forceinline__ double accumulate_tile(const G* gradient, float* mome
     Pack<W> x;
 #pragma unroll
     for (int j = 0; j < W; ++j) {
-      const float2 next = advance<Input>(m[u].v[j], g[u].v[j], weights);
+      const float2 next = advance<kNesterov>(m[u].v[j], g[u].v[j], weights);
       m[u].v[j] = next.x;
       x.v[j] = next.y * scale.first * scale.second;
       sum = fma(static_cast<double>(next.x), static_cast<double>(next.x), sum);
     }
-    if constexpr (kKeeps) store<W>(momentum + at, m[u]);
+    store<W>(momentum + at, m[u]);
     if (output != nullptr) store<W>(output + at, x);
   }
   return sum;
 }
 
 // One block per tile, last tile first: measuring left the end of the gradients in the L2 cache.
-template <MomentumInput Input, typename G, typename T>
+template <bool kNesterov>
 __global__ void __launch_bounds__(kThreads)
     accumulate_kernel(const __grid_constant__ Parts parts, const Verdict* verdict) {
   if (left_out(verdict)) return;
   const Place place = find_place(parts, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
   const Part& part = *place.part;
   const int64_t tile = place.block * kTile, first = place.matrix * part.size;
-  const G* gradient = static_cast<const G*>(part.gradients[place.matrix]);
-  T* output = part.output == nullptr ? nullptr : static_cast<T*>(part.output) + first;
-  float2 w{0, 1};
-  if constexpr (Input != MomentumInput::kGradient) w = {part.weights[0], part.weights[1]};
-  const bool wide = part.size % 4 == 0 && is_aligned(gradient, 4 * sizeof(G)) &&
-                    is_aligned(part.momentum, 16) && is_aligned(part.output, 4 * sizeof(T));
+  const float* gradient = part.gradients[place.matrix];
+  __half* output = part.output == nullptr ? nullptr : part.output + first;
+  const float2 w{part.weights[0], part.weights[1]};
+  const bool wide = part.size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(part.momentum, 16) &&
+                    is_aligned(part.output, 8);
   float* kept = part.momentum + first;
   const ScalePair scale = output == nullptr ? ScalePair{0, 0} : part.scales[place.matrix];
-  const double sum = wide
-                         ? accumulate_tile<Input, 4, G, T>(gradient, kept, w, scale, tile, part.size, output)
-                         : accumulate_tile<Input, 1, G, T>(gradient, kept, w, scale, tile, part.size, output);
+  const double sum = wide ? accumulate_tile<kNesterov, 4>(gradient, kept, w, scale, tile, part.size, output)
+                          : accumulate_tile<kNesterov, 1>(gradient, kept, w, scale, tile, part.size, output);
   if (part.squares == nullptr) return;
   const double total = reduce_block<kThreads>(sum, Add());
   if (threadIdx.x == 0) part.squares[place.number] = total;
 }
 
 bool valid(const MomentumStep& step) {
-  if (step.count < 0 || step.size < 0) return false;
-  if (step.gradient_type == ElementType::kFloat16 || step.gradients == nullptr) return false;
-  return step.input == MomentumInput::kGradient || (step.momentum != nullptr && step.weights != nullptr);
+  return step.count >= 0 && step.size >= 0 && step.gradients != nullptr && step.momentum != nullptr &&
+         step.weights != nullptr;
 }
-
-bool keeps(const MomentumStep& step) { return step.input != MomentumInput::kGradient; }
 
 bool is_empty(const MomentumStep& step) { return step.count == 0 || step.size == 0; }
 
@@ -236,38 +224,10 @@ bool is_empty(const MomentumStep& step) { return step.count == 0 || step.size ==
 bool alike(const MomentumStep* steps, int step_count) {
   if (steps == nullptr || step_count < 1 || step_count > kMaxMomentumSteps) return false;
   for (int i = 0; i < step_count; ++i) {
-    if (steps[i].input != steps[0].input || steps[i].gradient_type != steps[0].gradient_type) return false;
-    if (steps[i].verdict != steps[0].verdict) return false;
+    if (steps[i].nesterov != steps[0].nesterov || steps[i].verdict != steps[0].verdict) return false;
     if (!is_empty(steps[i]) && !valid(steps[i])) return false;
   }
   return true;
-}
-
-// Calls body.operator()<Input, G, T>() for the step's input, gradient type and output type.
-template <typename Body>
-void dispatch(const MomentumStep& step, ElementType output_type, Body body) {
-  const auto typed = [&]<MomentumInput Input, typename G>() {
-    switch (output_type) {
-      case ElementType::kFloat32:
-        return body.template operator()<Input, G, float>();
-      case ElementType::kFloat16:
-        return body.template operator()<Input, G, __half>();
-      case ElementType::kBFloat16:
-        return body.template operator()<Input, G, __nv_bfloat16>();
-    }
-  };
-  const auto with_input = [&]<MomentumInput Input>() {
-    step.gradient_type == ElementType::kFloat32 ? typed.template operator()<Input, float>()
-                                                : typed.template operator()<Input, __nv_bfloat16>();
-  };
-  switch (step.input) {
-    case MomentumInput::kGradient:
-      return with_input.template operator()<MomentumInput::kGradient>();
-    case MomentumInput::kMomentum:
-      return with_input.template operator()<MomentumInput::kMomentum>();
-    case MomentumInput::kNesterov:
-      return with_input.template operator()<MomentumInput::kNesterov>();
-  }
 }
 
 }  // namespace
@@ -292,18 +252,12 @@ cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict
                      .squares = step.gradient_squares};
   }
   if (blocks == 0) return cudaSuccess;
-  if (steps[0].gradient_type == ElementType::kFloat32) {
-    measure_kernel<float>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
-  } else {
-    measure_kernel<__nv_bfloat16>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
-  }
+  measure_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
   return cudaGetLastError();
 }
 
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
-  if (is_empty(step) || !keeps(step)) return cudaSuccess;
+  if (is_empty(step)) return cudaSuccess;
   if (!valid(step) || step.momentum_squares == nullptr) return cudaErrorInvalidValue;
   const int64_t tiles = tiles_of(step.size);
   Parts parts{};
@@ -312,8 +266,7 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
                    .per_matrix = static_cast<int>(tiles),
                    .momentum = step.momentum,
                    .squares = step.momentum_squares};
-  measure_kernel<float>
-      <<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1, nullptr);
+  measure_kernel<<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1, nullptr);
   return cudaGetLastError();
 }
 
@@ -325,11 +278,11 @@ cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, u
   for (int i = 0; i < step_count; ++i) {
     const MomentumStep& step = steps[i];
     if (is_empty(step)) continue;
-    const bool complete = step.gradient_squares != nullptr &&
-                          (step.scales == nullptr || !keeps(step) || step.momentum_squares != nullptr);
+    const bool complete =
+        step.gradient_squares != nullptr && (step.scales == nullptr || step.momentum_squares != nullptr);
     if (!valid(step) || !complete) return cudaErrorInvalidValue;
     all.step[all.count++] = {static_cast<int>(matrices),
-                             step.input,
+                             step.nesterov,
                              static_cast<int>(gradient_partials(step.size)),
                              static_cast<int>(momentum_partials(step.size)),
                              step.gradient_squares,
@@ -344,15 +297,14 @@ cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, u
   return cudaGetLastError();
 }
 
-cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, ElementType output_type,
-                                cudaStream_t stream) {
+cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream) {
   Parts parts{};
   int64_t blocks = 0;
   if (!alike(steps, step_count)) return cudaErrorInvalidValue;
   for (int i = 0; i < step_count; ++i) {
     const MomentumStep& step = steps[i];
-    const bool complete = step.output == nullptr ||
-                          (step.scales != nullptr && (!keeps(step) || step.momentum_squares != nullptr));
+    const bool complete =
+        step.output == nullptr || (step.scales != nullptr && step.momentum_squares != nullptr);
     if (!is_empty(step) && !complete) return cudaErrorInvalidValue;
     const int64_t tiles = tiles_of(step.size);
     parts.part[i] = {.end = blocks += step.count * tiles,
@@ -362,14 +314,12 @@ cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, Eleme
                      .momentum = step.momentum,
                      .weights = step.weights,
                      .scales = step.scales,
-                     .squares = keeps(step) ? step.momentum_squares : nullptr,
+                     .squares = step.momentum_squares,
                      .output = step.output};
   }
   if (blocks == 0) return cudaSuccess;
-  dispatch(steps[0], output_type, [&]<MomentumInput Input, typename G, typename T>() {
-    accumulate_kernel<Input, G, T>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, steps[0].verdict);
-  });
+  const auto kernel = steps[0].nesterov ? accumulate_kernel<true> : accumulate_kernel<false>;
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, steps[0].verdict);
   return cudaGetLastError();
 }
 

@@ -5,9 +5,7 @@
 //   judge()                their verdict; a factor s_i for the input of each matrix
 //   accumulate_momentum()  M_i <- beta M_i + (1 - beta) g_i, output = s_i input_i, |M_i|^2 for the next step     14 bytes
 //
-//   input  = g_i                       momentum "none"
-//            M_i                       ema
-//            beta M_i + (1 - beta) g_i nesterov
+//   input  = M_i, or beta M_i + (1 - beta) g_i (nesterov)
 //   s_i    = length / u_i, u_i >= |input_i|_F by the triangle inequality from |g_i| and the |M_i| before this step: the
 //            output is at most as long as asked for, and shorter only as far as momentum and gradient cancel
 //
@@ -17,16 +15,14 @@
 
 #pragma once
 
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 
-#include "gluon/kernels/cuda/element_type.h"
 #include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
-
-enum class MomentumInput { kGradient, kMomentum, kNesterov };
 
 /// Two factors whose product may be extreme: x * first stays finite and normal wherever the result matters.
 struct ScalePair {
@@ -38,17 +34,16 @@ struct ScalePair {
 struct MomentumStep {
   int64_t count = 0;  // c
   int64_t size = 0;   // entries of one matrix, contiguous
-  MomentumInput input = MomentumInput::kMomentum;
-  const void* const* gradients = nullptr;             // c pointers
-  ElementType gradient_type = ElementType::kFloat32;  // or kBFloat16
-  float* momentum = nullptr;                          // (c, size); null for kGradient
-  const float* weights = nullptr;      // {beta, 1 - beta}, read when the kernel runs; null for kGradient
-  double* gradient_squares = nullptr;  // (c, gradient_partials(size))
-  double* momentum_squares = nullptr;  // (c, momentum_partials(size)); of M as it is between steps
-  ScalePair* scales = nullptr;         // (c)
-  void* output = nullptr;              // (c, size); null: only the momentum is updated
-  float length = 1;                    // Frobenius norm of the output, at most
-  const Verdict* verdict = nullptr;    // null: nothing is left out
+  bool nesterov = false;
+  const float* const* gradients = nullptr;  // c pointers
+  float* momentum = nullptr;                // (c, size)
+  const float* weights = nullptr;           // {beta, 1 - beta}, read when the kernel runs
+  double* gradient_squares = nullptr;       // (c, gradient_partials(size))
+  double* momentum_squares = nullptr;       // (c, momentum_partials(size)); of M as it is between steps
+  ScalePair* scales = nullptr;              // (c)
+  __half* output = nullptr;                 // (c, size); null: only the momentum is updated
+  float length = 1;                         // Frobenius norm of the output, at most
+  const Verdict* verdict = nullptr;         // null: nothing is left out
 };
 
 /// Partial sums a matrix of `size` entries needs; depends on nothing else.
@@ -58,8 +53,8 @@ int64_t momentum_partials(int64_t size);
 /// At most this many steps go together.
 inline constexpr int kMaxMomentumSteps = 64;
 
-/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, other
-/// gradient types, and steps of different gradient types, inputs or verdicts, here and below.
+/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, and steps
+/// of different inputs or verdicts, here and below.
 cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
                               cudaStream_t stream);
 
@@ -73,9 +68,7 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
                   cudaStream_t stream);
 
-/// Updates the momentum (nothing for kGradient) and its squares, and writes the outputs in `output_type`. Scales and
-/// squares are not needed without an output.
-cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, ElementType output_type,
-                                cudaStream_t stream);
+/// Updates the momentum and its squares, and writes the outputs. Scales and squares are not needed without one.
+cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream);
 
 }  // namespace gluon::cuda

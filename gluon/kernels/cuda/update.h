@@ -3,9 +3,8 @@
 //   X_i <- (1 - decay t_i) X_i + t_i s D_i            i < c, `size` entries each
 //
 // t_i is the radius, on the device; s is the factor between the direction that was computed and the LMO's (-1 times
-// the width factor for a polar factor); decay is the weight decay, or 1 / rho in the ball of radius rho. Optionally
-// the new parameter is also written in bfloat16 for the next forward pass. 10 bytes an entry with half precision
-// directions, 12 with the copy. In the flow: radius -> update. (paper: algorithm "Gluon", its last line)
+// the width factor for a polar factor); decay is the weight decay, or 1 / rho in the ball of radius rho. 10 bytes an
+// entry with half precision directions. In the flow: radius -> update. (paper: algorithm "Gluon", its last line)
 
 #pragma once
 
@@ -23,7 +22,6 @@ struct ParameterUpdate {
   int64_t count = 0;                   // c
   int64_t size = 0;                    // entries of one matrix, contiguous
   float* const* parameters = nullptr;  // c pointers
-  void* const* copies = nullptr;       // c pointers to bfloat16; null: no copies
   const void* directions = nullptr;    // (c, size)
   ElementType direction_type = ElementType::kFloat16;
   const float* radii = nullptr;  // (c), read when the kernel runs
