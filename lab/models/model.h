@@ -22,6 +22,9 @@ class Model : public torch::nn::Module {
   /// Computes losses in `type` from now on, where the model can; parameters stay as they are. False when it cannot.
   virtual bool set_compute_type(torch::ScalarType type) { return type == torch::kFloat32; }
 
+  /// What takes a slow path in that type, for people; empty where nothing does.
+  virtual std::string slow_part() const { return {}; }
+
   /// Trainable parameters with their roles.
   virtual std::vector<Layer> layers() const = 0;
 };

@@ -160,6 +160,13 @@ bool NanoGpt::set_compute_type(at::ScalarType type) {
   return fused_ || type == at::kFloat;
 }
 
+std::string NanoGpt::slow_part() const {
+  // What cross_entropy.h reads once.
+  const int64_t vocabulary = options_.vocabulary;
+  if (!fused_ || (vocabulary % 8 == 0 && vocabulary <= 51200)) return {};
+  return join("the loss over ", vocabulary, " tokens; fast are vocabularies divisible by 8, up to 51200");
+}
+
 std::vector<Layer> NanoGpt::layers() const {
   std::vector<Layer> layers;
   Layer embedding;

@@ -61,6 +61,7 @@ class NanoGpt : public Model {
 
   /// bfloat16 where the kernels run (gluon/kernels/kernels.h), float32 anywhere.
   bool set_compute_type(torch::ScalarType type) override;
+  std::string slow_part() const override;
 
   /// Block by block c_q, c_k, c_v, c_proj, mlp.c_fc, mlp.c_proj (hidden), then the tied embedding: the order of
   /// the authors' logs.

@@ -185,9 +185,12 @@ torch::Tensor Trainer::compute_gradients(std::span<const Batch> batches) {
 std::string Trainer::precision() const {
   std::string text = half_ ? "bfloat16" : "float32";
   if (config_.device != "cuda") return text;
-  if (!half_ && config_.precision.empty() && config_.smooths_language()) text += " for label smoothing";
-  if (graph_) return text + ", forward and backward pass as one CUDA graph";
   const std::string why = kernels::why_unavailable(torch::Device(torch::kCUDA, 0));
+  if (!half_ && config_.precision.empty() && why.empty()) {
+    text += config_.smooths_language() ? " for label smoothing" : " for want of bfloat16 kernels";
+  }
+  if (const std::string part = model_->slow_part(); !part.empty()) text += join(" (slow: ", part, ")");
+  if (graph_) return text + ", forward and backward pass as one CUDA graph";
   return why.empty() ? text : join(text, ", without kernels and CUDA graph: ", why);
 }
 

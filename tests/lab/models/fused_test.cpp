@@ -84,6 +84,18 @@ TEST_F(Fused, ASequenceBeyondTheContextIsRefused) {
   EXPECT_THROW(model->loss({tokens, tokens}, 0), InputError);
 }
 
+TEST_F(Fused, SaysThatAnOddVocabularyIsSlow) {
+  for (const int64_t vocabulary : {1001, 1008, 51200, 51208}) {
+    NanoGptOptions options = kSmall;
+    options.vocabulary = vocabulary;
+    auto model = std::make_shared<NanoGpt>(options);
+    EXPECT_EQ(model->slow_part(), "");  // in float32
+    model->to(at::Device(at::kCUDA));
+    ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
+    EXPECT_EQ(model->slow_part().empty(), vocabulary == 1008 || vocabulary == 51200) << vocabulary;
+  }
+}
+
 TEST_F(Fused, EvaluatingGivesTheSameLoss) {
   auto model = std::make_shared<NanoGpt>(kSmall);
   fill_projections(*model);
