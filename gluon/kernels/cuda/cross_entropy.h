@@ -27,7 +27,7 @@ struct CrossEntropy {
   bool gradient = true;     // false: the logits are only read
 };
 
-/// cudaErrorInvalidValue for missing pointers and sizes that are negative.
+/// cudaErrorInvalidValue for missing pointers, negative rows and an empty vocabulary.
 cudaError_t cross_entropy(const CrossEntropy& arguments, cudaStream_t stream);
 
 }  // namespace gluon::cuda
