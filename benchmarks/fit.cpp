@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "benchmarks/median.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::benchmarks {
 namespace {

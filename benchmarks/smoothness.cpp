@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "benchmarks/median.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 

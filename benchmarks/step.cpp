@@ -13,13 +13,13 @@
 #include <string_view>
 
 #include "benchmarks/median.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 
 namespace gluon::benchmarks {
 namespace {

@@ -9,7 +9,7 @@
 #include "benchmarks/train.h"
 #include "cli/commands.h"
 #include "cli/train_options.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/input_file.h"
 #include "lab/data/inspect.h"
 #include "lab/data/token_shard.h"

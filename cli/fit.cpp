@@ -8,7 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/fit_options.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/smoothness/trajectory.h"
 
 namespace gluon::cli {

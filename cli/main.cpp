@@ -12,7 +12,7 @@
 #include "cli/out_of_memory.h"
 #include "cli/ranks.h"
 #include "cli/whole_numbers.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
 

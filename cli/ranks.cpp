@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/ranks.h"
 
 extern char** environ;

@@ -4,8 +4,8 @@
 
 #include "cli/commands.h"
 #include "cli/fit_options.h"
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/check.h"
 #include "lab/report/figures.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::cli {
 namespace {

@@ -10,10 +10,10 @@
 #include <sstream>
 
 #include "cli/commands.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "gluon/fit/fit.h"
 #include "gluon/smoothness/trajectory.h"
-#include "gluon/spec.h"
 #include "gluon/theory/deterministic.h"
 #include "gluon/theory/guarantee.h"
 #include "gluon/theory/prior_rates.h"

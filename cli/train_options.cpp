@@ -1,7 +1,7 @@
 #include "cli/train_options.h"
 
 #include "cli/whole_numbers.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::cli {

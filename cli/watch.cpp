@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/fit_options.h"
 #include "cli/stop_on_signal.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/watch_server.h"
 
 namespace gluon::cli {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::cli {
 namespace {

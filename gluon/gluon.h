@@ -6,19 +6,19 @@
 
 // The order of the flow, not of the alphabet:
 // clang-format off
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/geometry/geometry.h"
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "gluon/lmo/norm.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/radius/radius.h"
 #include "gluon/radius/schedule.h"
-#include "gluon/update/batch_step.h"
+#include "gluon/core/batch_step.h"
 #include "gluon/update/initialize.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/update/torch_adapter.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/smoothness/sample.h"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 #define EXPECT_INPUT_ERROR(statement, text)                                                        \
   try {                                                                                            \

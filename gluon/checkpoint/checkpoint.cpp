@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

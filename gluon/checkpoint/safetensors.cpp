@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

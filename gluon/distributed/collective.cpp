@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/backends.h"
 
 namespace gluon {

@@ -8,7 +8,7 @@
 
 #include <map>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 

@@ -15,8 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "gluon/core/layer.h"
 #include "gluon/distributed/collective.h"
-#include "gluon/geometry/layer.h"
 
 namespace torch::autograd {
 struct Node;

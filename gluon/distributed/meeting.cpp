@@ -11,7 +11,7 @@
 #include <future>
 #include <memory>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
 
 namespace gluon {

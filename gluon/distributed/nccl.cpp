@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/backends.h"
 #include "gluon/distributed/process_group.h"
 

@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/backends.h"
 
 namespace gluon {

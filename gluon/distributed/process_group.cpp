@@ -4,7 +4,7 @@
 
 #include <exception>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

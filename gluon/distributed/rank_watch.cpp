@@ -6,7 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/meeting.h"
 
 namespace gluon {

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "gluon/core/layer.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/distributed/gradient_reducer.h"
-#include "gluon/geometry/layer.h"
 
 namespace gluon {
 

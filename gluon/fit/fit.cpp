@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/fit/median.h"
 
 namespace gluon {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/fit/median.h"
 
 namespace gluon {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <iomanip>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon {
 namespace {

@@ -9,7 +9,7 @@
 //             {.role = Role::kEmbedding, .norm = "scaled(n,max_entry)", .radius = 1.0},
 //             {.norm = "adamw", .radius = 3e-4}});
 //
-// Presets (update/presets.h) are functions that return a Geometry.
+// Presets (geometry/presets.h) are functions that return a Geometry.
 
 #pragma once
 
@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "gluon/check.h"
-#include "gluon/geometry/layer.h"
+#include "gluon/core/check.h"
+#include "gluon/core/layer.h"
 #include "gluon/lmo/norm.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/radius/radius.h"

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::kernels {
 

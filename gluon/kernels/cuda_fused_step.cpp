@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "gluon/kernels/cuda/sign_update.h"

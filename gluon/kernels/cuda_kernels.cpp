@@ -4,7 +4,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/kernels/cuda/cross_entropy.h"
 #include "gluon/kernels/cuda/embedding_gradient.h"
 #include "gluon/kernels/cuda/mlp_product.h"

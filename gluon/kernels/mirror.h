@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/kernels/kernels.h"
 
 namespace gluon::kernels {

@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/kernels/fused_step.h"
 #include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"

@@ -2,15 +2,15 @@
 
 #include <ATen/ATen.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/precision.h"
+#include "gluon/core/spec.h"
 #include "gluon/lmo/euclidean.h"
 #include "gluon/lmo/max_entry.h"
 #include "gluon/lmo/rows_columns.h"
 #include "gluon/lmo/scaled.h"
 #include "gluon/lmo/spectral.h"
 #include "gluon/lmo/width_factor.h"
-#include "gluon/precision.h"
-#include "gluon/spec.h"
 
 namespace gluon {
 namespace {

@@ -34,7 +34,7 @@
 #include <string>
 #include <string_view>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 namespace gluon {
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/lmo/largest_singular_value.h"
 
 namespace gluon {

@@ -1,6 +1,6 @@
 // Width factors: the numbers that make a radius mean the same for layers of every size.
 //
-// A factor is written as an expression of the layer's matrix shape (the flattened view, geometry/layer.h):
+// A factor is written as an expression of the layer's matrix shape (the flattened view, core/layer.h):
 //
 //   m, n        rows and columns            kernel     taps of a convolution (k1 k2 k3), 1 elsewhere
 //   + - * / ( ) sqrt(x) max(x,y) min(x,y)   and numbers
@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 namespace gluon {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "gluon/update/batch_step.h"
+#include "gluon/core/batch_step.h"
 
 namespace gluon {
 

@@ -7,10 +7,10 @@
 #include <tuple>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/precision.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
-#include "gluon/precision.h"
-#include "gluon/update/presets.h"
 
 namespace gluon {
 namespace {

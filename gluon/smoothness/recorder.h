@@ -30,9 +30,9 @@
 #include <string>
 #include <vector>
 
+#include "gluon/core/batch_step.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/smoothness/sample.h"
-#include "gluon/update/batch_step.h"
 
 namespace gluon {
 

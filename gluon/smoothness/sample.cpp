@@ -1,6 +1,6 @@
 #include "gluon/smoothness/sample.h"
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/smoothness/paper_log.h"
 #include "gluon/smoothness/trajectory_csv.h"
 

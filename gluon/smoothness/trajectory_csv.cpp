@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

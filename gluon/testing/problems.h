@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "gluon/lmo/norm.h"
 
 namespace gluon {

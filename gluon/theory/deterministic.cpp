@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::theory {
 namespace {

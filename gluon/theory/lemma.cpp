@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/theory/stochastic.h"
 
 namespace gluon::theory {

@@ -1,6 +1,6 @@
 #include "gluon/theory/prior_rates.h"
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::theory {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "gluon/theory/deterministic.h"
 #include "gluon/theory/lemma.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "gluon/check.h"
-#include "gluon/precision.h"
+#include "gluon/core/check.h"
+#include "gluon/core/precision.h"
 
 namespace gluon {
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
 

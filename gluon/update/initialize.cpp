@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/precision.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
-#include "gluon/precision.h"
 
 namespace gluon {
 namespace {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "gluon/core/batch_step.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/kernels/fused_step.h"
 #include "gluon/kernels/mirror.h"
 #include "gluon/momentum/momentum.h"
-#include "gluon/update/batch_step.h"
 #include "gluon/update/state.h"
 
 namespace gluon {

@@ -10,7 +10,7 @@
 #include <map>
 #include <tuple>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/sharding.h"
 #include "gluon/kernels/kernels.h"
 

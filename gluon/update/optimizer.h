@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
+#include "gluon/core/batch_step.h"
 #include "gluon/distributed/shards.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/update/adamw.h"
-#include "gluon/update/batch_step.h"
 #include "gluon/update/fused_batches.h"
 #include "gluon/update/layer_batch.h"
 #include "gluon/update/optimizer_options.h"

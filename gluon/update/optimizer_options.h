@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/distributed/gradient_reducer.h"
 #include "gluon/lmo/norm.h"

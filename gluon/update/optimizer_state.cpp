@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/update/optimizer.h"
 
 namespace gluon {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 namespace gluon {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/input_file.h"
 #include "lab/data/permutation.h"
 

@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/xz.h"
 
 namespace gluon::lab {

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/cifar10.h"
 #include "lab/data/input_file.h"
 #include "lab/data/token_shard.h"

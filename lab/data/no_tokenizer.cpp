@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/tokenizer.h"
 
 namespace gluon::lab {

@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/xz.h"
 
 namespace gluon::lab {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "lab/data/input_file.h"
 #include "lab/data/permutation.h"
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/input_file.h"
 
 namespace gluon::lab {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

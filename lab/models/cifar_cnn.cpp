@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

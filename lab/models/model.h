@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "lab/data/dataset.h"
 
 namespace gluon::lab {

@@ -1,6 +1,6 @@
 #include "lab/models/zoo.h"
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/models/cifar_cnn.h"
 #include "lab/models/nanogpt.h"
 

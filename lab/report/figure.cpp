@@ -8,8 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::lab {
 namespace {

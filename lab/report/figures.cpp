@@ -5,9 +5,9 @@
 #include <map>
 #include <sstream>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "lab/report/output_folder.h"
 
 namespace gluon::lab {

@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/page.h"
 
 namespace gluon::lab {

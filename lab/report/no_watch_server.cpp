@@ -1,4 +1,4 @@
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/watch_server.h"
 
 namespace gluon::lab {

@@ -2,7 +2,7 @@
 
 #include <cctype>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/fit/full_radius.h"
 #include "gluon/smoothness/trajectory.h"
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/check.h"
 #include "lab/report/output_folder.h"
 #include "lab/train/event_file.h"
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <optional>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 

@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <time.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/page.h"
 #include "lab/report/report_data.h"
 #include "lab/report/report_json.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/watch_server.h"
 
 namespace gluon::lab {

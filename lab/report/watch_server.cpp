@@ -6,7 +6,7 @@
 #include <cstring>
 #include <thread>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <sstream>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/train/log_cells.h"
 
 namespace gluon::lab {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <sstream>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/smoothness/recorder.h"
-#include "gluon/spec.h"
-#include "gluon/update/presets.h"
 #include "lab/models/zoo.h"
 #include "lab/train/rank_share.h"
 

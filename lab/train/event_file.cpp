@@ -4,8 +4,8 @@
 #include <bit>
 #include <chrono>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/data/cifar10.h"
 #include "lab/data/default_text.h"
 #include "lab/data/token_dataset.h"

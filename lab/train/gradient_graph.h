@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "gluon/kernels/graph.h"
 #include "lab/data/dataset.h"
 

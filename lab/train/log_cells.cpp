@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "gluon/spec.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::lab {
 

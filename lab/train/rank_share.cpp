@@ -1,6 +1,6 @@
 #include "lab/train/rank_share.h"
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 

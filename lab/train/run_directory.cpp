@@ -8,9 +8,9 @@
 #include <cstring>
 #include <sstream>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/safetensors.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "lab/train/log_cells.h"
 
 namespace gluon::lab {

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "gluon/check.h"
 #include "gluon/checkpoint/checkpoint.h"
+#include "gluon/core/check.h"
 #include "lab/data/tokenizer.h"
 #include "lab/models/generate.h"
 #include "lab/models/zoo.h"

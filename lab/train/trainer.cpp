@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/smoothness/gather_samples.h"
-#include "gluon/spec.h"
 #include "gluon/version.h"
 #include "lab/train/mean_radii.h"
 #include "lab/train/stopwatch.h"

@@ -5,8 +5,8 @@
 #include <iomanip>
 #include <sstream>
 
-#include "gluon/check.h"
-#include "gluon/update/presets.h"
+#include "gluon/core/check.h"
+#include "gluon/geometry/presets.h"
 
 namespace gluon::lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "bindings.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
 
 namespace gluon::python {

@@ -3,7 +3,7 @@
 #include "gluon/fit/fit.h"
 
 #include "bindings.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/fit/radii.h"
 
 namespace gluon::python {

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "bindings.h"
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 
 namespace gluon::python {

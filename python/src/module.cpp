@@ -1,5 +1,5 @@
 #include "bindings.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/version.h"
 

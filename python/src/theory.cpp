@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "bindings.h"
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/theory/deterministic.h"
 #include "gluon/theory/prior_rates.h"
 #include "gluon/theory/stochastic.h"

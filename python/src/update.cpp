@@ -3,8 +3,8 @@
 #include "gluon/update/optimizer.h"
 
 #include "bindings.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/update/initialize.h"
-#include "gluon/update/presets.h"
 
 namespace gluon::python {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/distributed/sharding.h"
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {

@@ -6,7 +6,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "tests/distributed/processes.h"
 
 namespace gluon {

@@ -4,8 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/distributed/processes.h"
 #include "tests/expect_error.h"
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {

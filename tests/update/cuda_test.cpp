@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 

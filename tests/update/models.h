@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 namespace gluon {
 

@@ -4,8 +4,8 @@
 
 #include <limits>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/update/initialize.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 

@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/testing/problems.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 

@@ -9,7 +9,7 @@
 
 #include <sstream>
 
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

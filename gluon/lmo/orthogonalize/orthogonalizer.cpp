@@ -5,12 +5,12 @@
 
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/core/precision.h"
+#include "gluon/core/spec.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
 #include "gluon/lmo/orthogonalize/svd.h"
-#include "gluon/precision.h"
-#include "gluon/spec.h"
 
 namespace gluon {
 namespace {

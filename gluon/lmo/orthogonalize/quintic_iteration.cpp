@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/blas.h"
 

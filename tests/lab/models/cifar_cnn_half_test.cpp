@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "lab/models/cifar_cnn.h"
 
 namespace gluon::lab {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "tests/expect_error.h"
 #include "tests/lab/models/finite_differences.h"
 

@@ -4,9 +4,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/cuda.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
+#include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
-#include "gluon/update/presets.h"
 #include "lab/models/nanogpt.h"
 
 namespace gluon::lab {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "lab/report/page.h"
 #include "tests/temporary_folder.h"
 

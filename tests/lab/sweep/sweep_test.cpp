@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

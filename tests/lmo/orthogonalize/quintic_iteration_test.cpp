@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

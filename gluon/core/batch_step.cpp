@@ -1,8 +1,8 @@
-#include "gluon/update/batch_step.h"
+#include "gluon/core/batch_step.h"
 
 #include <ATen/ATen.h>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 

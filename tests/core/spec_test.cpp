@@ -1,4 +1,4 @@
-#include "gluon/spec.h"
+#include "gluon/core/spec.h"
 
 #include <cmath>
 

@@ -12,10 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "gluon/geometry/layer.h"
-#include "gluon/lmo/norm.h"
+#include "gluon/core/layer.h"
 
 namespace gluon {
+
+class Norm;
 
 struct BatchStep {
   std::span<const Block> blocks;      // the c matrices' places in their layers

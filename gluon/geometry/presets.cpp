@@ -1,8 +1,8 @@
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 
 #include <vector>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon::presets {
 namespace {

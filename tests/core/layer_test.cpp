@@ -1,4 +1,4 @@
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 #include <ATen/ATen.h>
 

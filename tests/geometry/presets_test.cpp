@@ -1,4 +1,4 @@
-#include "gluon/update/presets.h"
+#include "gluon/geometry/presets.h"
 
 #include <ATen/ATen.h>
 

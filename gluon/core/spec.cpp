@@ -1,10 +1,10 @@
-#include "gluon/spec.h"
+#include "gluon/core/spec.h"
 
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 
-#include "gluon/check.h"
+#include "gluon/core/check.h"
 
 namespace gluon {
 namespace {

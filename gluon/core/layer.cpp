@@ -1,4 +1,4 @@
-#include "gluon/geometry/layer.h"
+#include "gluon/core/layer.h"
 
 #include <ATen/ATen.h>
 
@@ -7,8 +7,8 @@
 #include <cctype>
 #include <numeric>
 
-#include "gluon/check.h"
-#include "gluon/spec.h"
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon {
 namespace {
