@@ -5,13 +5,8 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "gluon/core/check.h"
-#include "gluon/kernels/cuda/cross_entropy.h"
-#include "gluon/kernels/cuda/embedding_gradient.h"
-#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "gluon/kernels/cuda/qk_rotary.h"
-#include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/update.h"
 #include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/kernels.h"
@@ -32,10 +27,6 @@ cuda::ElementType type_of(const at::Tensor& tensor) {
     default:
       throw InputError(join("kernels: expected float32, float16 or bfloat16, got ", tensor.scalar_type()));
   }
-}
-
-__nv_bfloat16* data(const at::Tensor& tensor) {
-  return static_cast<__nv_bfloat16*>(static_cast<void*>(tensor.data_ptr<at::BFloat16>()));
 }
 
 int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
@@ -137,136 +128,6 @@ void update_parameters(float* const* parameters, const at::Tensor& directions, c
                                      .direction_factor = 1,
                                      .decay = static_cast<float>(decay)};
   check(cuda::update_parameters(update, stream()), "update_parameters");
-}
-
-RmsNorm rms_norm(const at::Tensor& x) {
-  const c10::cuda::CUDAGuard guard(x.device());
-  const int64_t width = x.size(-1), rows = x.numel() / width;
-  const RmsNorm norm{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
-  check(cuda::rms_norm_forward(data(x), data(norm.normed), norm.inverse.data_ptr<float>(), rows, width,
-                               stream()),
-        "rms_norm");
-  return norm;
-}
-
-at::Tensor rms_norm_backward(const RmsNorm& norm, const at::Tensor& gradient, const at::Tensor& residual) {
-  const c10::cuda::CUDAGuard guard(gradient.device());
-  const at::Tensor out = at::empty_like(gradient);
-  check(cuda::rms_norm_backward(data(norm.normed), norm.inverse.data_ptr<float>(), data(gradient),
-                                residual.defined() ? data(residual) : nullptr, data(out),
-                                norm.inverse.numel(), gradient.size(-1), stream()),
-        "rms_norm_backward");
-  return out;
-}
-
-at::Tensor mlp_up(const at::Tensor& x, const at::Tensor& weight) {
-  const c10::cuda::CUDAGuard guard(x.device());
-  const cuda::MlpShape shape{x.numel() / x.size(-1), static_cast<int>(weight.size(0)),
-                             static_cast<int>(weight.size(1))};
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = shape.columns;
-  const at::Tensor out = at::empty(sizes, x.options());
-  check(cuda::mlp_up(shape, data(x), data(weight), data(out), stream()), "mlp_up");
-  return out;
-}
-
-at::Tensor mlp_down_backward(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& square) {
-  const c10::cuda::CUDAGuard guard(square.device());
-  const cuda::MlpShape shape{square.numel() / weight.size(1), static_cast<int>(weight.size(1)),
-                             static_cast<int>(weight.size(0))};
-  const at::Tensor out = at::empty_like(square);
-  check(cuda::mlp_down_backward(shape, data(gradient), data(weight), data(square), data(out), stream()),
-        "mlp_down_backward");
-  return out;
-}
-
-namespace {
-
-cuda::RotaryShape shape_of(const at::Tensor& qkv, const Rotary& rotary) {
-  return {.tokens = qkv.size(0) * qkv.size(1),
-          .positions = qkv.size(1),
-          .heads = rotary.heads,
-          .dimension = qkv.size(-1),
-          .cos = rotary.cos.data_ptr<float>(),
-          .sin = rotary.sin.data_ptr<float>()};
-}
-
-// Queries (0), keys (1) or values (2) of contiguous qkv (B, T, 3, heads, D).
-cuda::Heads heads_of(const at::Tensor& qkv, int64_t which) {
-  const int64_t width = qkv.size(3) * qkv.size(4);
-  return {data(qkv) + which * width, 3 * width};
-}
-
-cuda::ConstHeads read_only(const cuda::Heads& heads) { return {heads.data, heads.token_stride}; }
-
-// Contiguous (B, T, heads, D).
-cuda::ConstHeads alone(const at::Tensor& heads) { return {data(heads), heads.size(2) * heads.size(3)}; }
-
-}  // namespace
-
-at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary) {
-  const c10::cuda::CUDAGuard guard(qkv.device());
-  const at::Tensor inverse_rms =
-      at::empty({qkv.size(0) * qkv.size(1), 2, rotary.heads}, qkv.options().dtype(at::kFloat));
-  const cuda::Heads query = heads_of(qkv, 0);
-  const cuda::Heads key = heads_of(qkv, 1);
-  check(cuda::qk_rotary_forward(shape_of(qkv, rotary), read_only(query), read_only(key), query, key,
-                                inverse_rms.data_ptr<float>(), stream()),
-        "qk_rotary");
-  return inverse_rms;
-}
-
-at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
-                              const at::Tensor& key, const at::Tensor& value, const Rotary& rotary) {
-  const c10::cuda::CUDAGuard guard(qkv.device());
-  const at::Tensor out = at::empty_like(qkv);
-  const cuda::RotaryGradients gradients{.query_out = read_only(heads_of(qkv, 0)),
-                                        .key_out = read_only(heads_of(qkv, 1)),
-                                        .inverse_rms = inverse_rms.data_ptr<float>(),
-                                        .dquery_out = alone(query),
-                                        .dkey_out = alone(key),
-                                        .dvalue = alone(value)};
-  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), gradients, heads_of(out, 0), heads_of(out, 1),
-                                 heads_of(out, 2), stream()),
-        "qk_rotary_backward");
-  return out;
-}
-
-at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale) {
-  const c10::cuda::CUDAGuard guard(logits.device());
-  const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
-  const cuda::CrossEntropy arguments{.rows = logits.size(0),
-                                     .vocabulary = logits.size(1),
-                                     .logits = data(logits),
-                                     .labels = labels.data_ptr<int64_t>(),
-                                     .losses = losses.data_ptr<float>(),
-                                     .scale = static_cast<float>(scale.value_or(0)),
-                                     .gradient = scale.has_value()};
-  check(cuda::cross_entropy(arguments, stream()), "cross_entropy");
-  return losses;
-}
-
-at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
-                              const at::Tensor& gradient) {
-  const c10::cuda::CUDAGuard guard(head.device());
-  const auto [sorted, order] = at::sort(tokens.to(at::kInt), std::optional(/*stable=*/true), /*dim=*/0);
-  const at::Tensor out = at::empty_like(head);
-  const at::Tensor firsts = at::empty({head.size(0) + 1}, sorted.options());
-  const at::Tensor sums = at::empty({cuda::embedding_chunks(tokens.size(0)), head.size(1)}, head.options());
-  check(cuda::embedding_gradient({.tokens = static_cast<int>(tokens.size(0)),
-                                  .vocabulary = static_cast<int>(head.size(0)),
-                                  .width = static_cast<int>(head.size(1)),
-                                  .sorted = sorted.data_ptr<int>(),
-                                  .order = order.data_ptr<int64_t>(),
-                                  .gradient = data(gradient),
-                                  .head = head.data_ptr<float>(),
-                                  .scale = scale.data_ptr<float>(),
-                                  .out = out.data_ptr<float>(),
-                                  .firsts = firsts.data_ptr<int>(),
-                                  .sums = sums.data_ptr<float>()},
-                                 stream()),
-        "embedding_gradient");
-  return out;
 }
 
 }  // namespace gluon::kernels

@@ -1,6 +1,5 @@
 #include "gluon/core/check.h"
 #include "gluon/kernels/fused_step.h"
-#include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"
 
 namespace gluon::kernels {
@@ -17,10 +16,6 @@ std::string why_unavailable(const at::Device&) { return "this build has no CUDA 
 bool is_captured(const at::Device&) { return false; }
 std::optional<double> device_seconds(const std::function<void()>&) { return std::nullopt; }
 int64_t peak_bytes(const at::Device&) { return 0; }
-struct Graph::Captured {};
-Graph::Graph(const std::function<void()>&) { refuse(); }
-Graph::~Graph() = default;
-void Graph::replay() { refuse(); }
 struct FusedStep::Device {};
 FusedStep::FusedStep(std::vector<FusedStack>, const QuinticIteration*, int64_t) { refuse(); }
 FusedStep::~FusedStep() = default;
@@ -32,18 +27,5 @@ bool FusedStep::captured() const { refuse(); }
 void accumulate_momentum(const at::Tensor&, const float* const*, const float*) { refuse(); }
 at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
 void update_parameters(float* const*, const at::Tensor&, const at::Tensor&, double) { refuse(); }
-RmsNorm rms_norm(const at::Tensor&) { refuse(); }
-at::Tensor rms_norm_backward(const RmsNorm&, const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor mlp_up(const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor mlp_down_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor embedding_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
-  refuse();
-}
-at::Tensor qk_rotary_(const at::Tensor&, const Rotary&) { refuse(); }
-at::Tensor qk_rotary_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                              const at::Tensor&, const Rotary&) {
-  refuse();
-}
-at::Tensor cross_entropy_(const at::Tensor&, const at::Tensor&, std::optional<double>) { refuse(); }
 
 }  // namespace gluon::kernels

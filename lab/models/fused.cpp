@@ -70,15 +70,15 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
 }
 
 // x <- x + input weight^T inside the product, then its norm.
-kernels::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
+fused::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
   x.view({-1, x.size(-1)}).addmm_(rows(input), weight.t());
-  return kernels::rms_norm(x);
+  return fused::rms_norm(x);
 }
 
 // The gradient of the residual stream from that of the stream, gradients[0], and that of its norm.
-at::Tensor stream_gradient(const kernels::RmsNorm& norm, const variable_list& gradients) {
+at::Tensor stream_gradient(const fused::RmsNorm& norm, const variable_list& gradients) {
   const at::Tensor past = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
-  return kernels::rms_norm_backward(norm, gradients[1].contiguous(), past);
+  return fused::rms_norm_backward(norm, gradients[1].contiguous(), past);
 }
 
 // Tokens (B, T) -> the residual stream (B, T, width) and its norm; and for HeadLoss the embedding and a factor of 1:
@@ -87,7 +87,7 @@ struct Embed : Function<Embed> {
   static variable_list forward(AutogradContext* context, const at::Tensor& exact, const at::Tensor& embedding,
                                const at::Tensor& tokens) {
     const at::Tensor x = at::embedding(embedding, tokens);
-    const auto [normed, inverse] = kernels::rms_norm(x);
+    const auto [normed, inverse] = fused::rms_norm(x);
     context->save_for_backward({tokens, normed, inverse});
     return {x, normed, exact, at::ones({}, exact.options())};
   }
@@ -95,7 +95,7 @@ struct Embed : Function<Embed> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor gradient = stream_gradient({saved[1], saved[2]}, gradients);
     const at::Tensor &head = gradients[2], &factor = gradients[3];
-    return {kernels::embedding_gradient(head, factor, saved[0].flatten(), rows(gradient)), {}, {}};
+    return {fused::embedding_gradient(head, factor, saved[0].flatten(), rows(gradient)), {}, {}};
   }
 };
 
@@ -107,7 +107,7 @@ struct QkvRotary : Function<QkvRotary> {
                                const at::Tensor& cos, const at::Tensor& sin, int64_t heads) {
     const int64_t dimension = y.size(2) / heads;
     const at::Tensor qkv = at::linear(y, weight).view({y.size(0), y.size(1), 3, heads, dimension});
-    const at::Tensor inverse_rms = kernels::qk_rotary_(qkv, {cos, sin, heads});
+    const at::Tensor inverse_rms = fused::qk_rotary_(qkv, {cos, sin, heads});
     context->save_for_backward({y, weight, qkv, inverse_rms, cos, sin});
     context->saved_data["heads"] = heads;
     return {qkv.select(2, 0).transpose(1, 2), qkv.select(2, 1).transpose(1, 2),
@@ -119,10 +119,9 @@ struct QkvRotary : Function<QkvRotary> {
     const auto heads = [&](std::size_t i) {
       return gradients[i].transpose(1, 2).contiguous();
     };  // (B, T, heads, D)
-    const kernels::Rotary rotary{saved[4], saved[5], context->saved_data["heads"].toInt()};
-    const at::Tensor gradient =
-        kernels::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary)
-            .view({-1, weight.size(0)});
+    const fused::Rotary rotary{saved[4], saved[5], context->saved_data["heads"].toInt()};
+    const at::Tensor gradient = fused::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary)
+                                    .view({-1, weight.size(0)});
     const std::vector<at::Tensor> weights = weight_gradient(gradient, rows(y)).chunk(3);
     const at::Tensor y_gradient = at::mm(gradient, weight).view(y.sizes());
     return {y_gradient, weights[0], weights[1], weights[2], {}, {}, {}, {}};
@@ -152,7 +151,7 @@ struct Mlp : Function<Mlp> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
                                const at::Tensor& /*exact up*/, const at::Tensor& /*exact down*/,
                                const at::Tensor& up, const at::Tensor& down) {
-    const at::Tensor hidden = kernels::mlp_up(y, up);
+    const at::Tensor hidden = fused::mlp_up(y, up);
     const auto [normed, inverse] = add_product_(x, hidden, down);
     context->mark_dirty({x});
     context->set_materialize_grads(false);  // nobody reads the last x
@@ -163,7 +162,7 @@ struct Mlp : Function<Mlp> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], hidden = rows(saved[3]);
     const at::Tensor past = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(past);
-    const at::Tensor hidden_gradient = kernels::mlp_down_backward(gradient, down, hidden);
+    const at::Tensor hidden_gradient = fused::mlp_down_backward(gradient, down, hidden);
     const at::Tensor y_gradient = at::mm(hidden_gradient, up).view(y.sizes());
     return {past, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden),
             {},   {}};
@@ -180,7 +179,7 @@ struct HeadLoss : Function<HeadLoss> {
     const at::Tensor logits = at::mm(features, embedding.t());
     const auto scale =
         differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
-    const at::Tensor losses = kernels::cross_entropy_(logits, targets.flatten(), scale);
+    const at::Tensor losses = fused::cross_entropy_(logits, targets.flatten(), scale);
     if (differentiate) {
       context->save_for_backward(
           {at::mm(logits, embedding).view(y.sizes()), weight_gradient(logits, features)});
@@ -199,14 +198,14 @@ struct HeadLoss : Function<HeadLoss> {
 
 }  // namespace
 
-kernels::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
-                            const at::Device& device) {
+fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
+                          const at::Device& device) {
   const at::Tensor angles = rotary_angles(positions, head_dimension);
   return {angles.cos().to(device, at::kFloat), angles.sin().to(device, at::kFloat), heads};
 }
 
 at::Tensor fused_loss(const at::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
-                      const kernels::Rotary& rotary, const at::Tensor& inputs, const at::Tensor& targets) {
+                      const fused::Rotary& rotary, const at::Tensor& inputs, const at::Tensor& targets) {
   const Rounded rounded(embedding, blocks);
   const variable_list start = Embed::apply(embedding, rounded.embedding, inputs);
   variable_list stream = start;  // x and its norm, (B, T, width)

@@ -1,4 +1,4 @@
-// The language model's training loss in bfloat16 on the kernels of gluon/kernels: the fast path of NanoGpt::loss().
+// The language model's training loss in bfloat16 on the kernels of lab/models/kernels.h: the fast path of NanoGpt::loss().
 //
 // Parameters stay float32 and are rounded to bfloat16 once per evaluation; their gradients are float32 sums. The
 // residual stream, activations and logits are bfloat16, every sum inside an operation is float32. Per block, with x the
@@ -21,7 +21,7 @@
 
 #include <vector>
 
-#include "gluon/kernels/kernels.h"
+#include "lab/models/kernels.h"
 
 namespace gluon::lab {
 
@@ -33,12 +33,12 @@ struct NanoGptBlock {
 };
 
 /// cos and sin of the rotary angles, (positions, D / 2) float32.
-kernels::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
-                            const torch::Device& device);
+fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
+                          const torch::Device& device);
 
 /// Mean cross-entropy of the model with these parameters; inputs and targets (B, T) int64. Needs kernels::available().
 torch::Tensor fused_loss(const torch::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
-                         const kernels::Rotary& rotary, const torch::Tensor& inputs,
+                         const fused::Rotary& rotary, const torch::Tensor& inputs,
                          const torch::Tensor& targets);
 
 }  // namespace gluon::lab

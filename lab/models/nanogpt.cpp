@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gluon/core/check.h"
+#include "gluon/kernels/kernels.h"
 
 namespace gluon::lab {
 namespace {

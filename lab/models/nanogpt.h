@@ -83,8 +83,8 @@ class NanoGpt : public Model {
   CausalAttention attention_;
   torch::Tensor embedding_;  // (vocabulary, width)
   std::vector<Block> blocks_;
-  bool fused_ = false;      // whether loss() runs in bfloat16 on the kernels
-  kernels::Rotary rotary_;  // for that
+  bool fused_ = false;    // whether loss() runs in bfloat16 on the kernels
+  fused::Rotary rotary_;  // for that
 };
 
 }  // namespace gluon::lab

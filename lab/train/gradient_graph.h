@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gluon/core/layer.h"
-#include "gluon/kernels/graph.h"
 #include "lab/data/dataset.h"
+#include "lab/train/cuda_graph.h"
 
 namespace gluon::lab {
 
@@ -38,7 +38,7 @@ class GradientGraph {
   std::vector<Batch> batches_;
   torch::Tensor loss_;
   std::vector<torch::Tensor> gradients_;  // of the layers; undefined for one without
-  std::optional<kernels::Graph> graph_;
+  std::optional<CudaGraph> graph_;
 };
 
 }  // namespace gluon::lab

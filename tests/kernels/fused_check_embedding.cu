@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "gluon/kernels/cuda/embedding_gradient.h"
+#include "lab/models/cuda/embedding_gradient.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -31,10 +31,10 @@ void check_case(int tokens, int vocabulary, int width) {
   Array<int64_t> d_order(order);
   Array<bf16> d_gradient(gradient);
   Array<float> d_head(head), d_scale(std::vector<float>{scale}), out(size),
-      sums(cuda::embedding_chunks(tokens) * width);
+      sums(lab::cuda::embedding_chunks(tokens) * width);
   Array<int> firsts(vocabulary + 1);
   const auto run = [&](Array<float>& target) {
-    require(cuda::embedding_gradient(
+    require(lab::cuda::embedding_gradient(
                 {tokens, vocabulary, width, d_sorted.data(), d_order.data(), d_gradient.data(), d_head.data(),
                  d_scale.data(), target.data(), firsts.data(), sums.data()},
                 nullptr),
@@ -71,14 +71,14 @@ void check_embedding_gradient() {
   Array<float> floats(64);
   Array<int> firsts(2);
   const auto refused = [&](int tokens, int width) {
-    return cuda::embedding_gradient({.tokens = tokens,
-                                     .vocabulary = 1,
-                                     .width = width,
-                                     .head = floats.data(),
-                                     .scale = floats.data(),
-                                     .out = floats.data(),
-                                     .firsts = firsts.data()},
-                                    nullptr) == cudaErrorInvalidValue;
+    return lab::cuda::embedding_gradient({.tokens = tokens,
+                                          .vocabulary = 1,
+                                          .width = width,
+                                          .head = floats.data(),
+                                          .scale = floats.data(),
+                                          .out = floats.data(),
+                                          .firsts = firsts.data()},
+                                         nullptr) == cudaErrorInvalidValue;
   };
   expect(!refused(0, 8) && refused(0, 7) && refused(1, 8),
          "embedding_gradient: width 7, tokens without gradients");

@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "gluon/kernels/cuda/cross_entropy.h"
-#include "gluon/kernels/cuda/embedding_gradient.h"
-#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
-#include "gluon/kernels/cuda/qk_rotary.h"
-#include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
 #include "gluon/kernels/cuda/update.h"
+#include "lab/models/cuda/cross_entropy.h"
+#include "lab/models/cuda/embedding_gradient.h"
+#include "lab/models/cuda/mlp_product.h"
+#include "lab/models/cuda/qk_rotary.h"
+#include "lab/models/cuda/rms_norm.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -29,7 +29,8 @@ struct Sequence {
       weights{std::vector<float>{0.9F, 0.1F}}, radii{std::vector<float>{0.1F, 0.2F, 0.3F}},
       angles{random_values<float>(kTokens * kDimension / 2, 1, random)}, inverse{kTokens * 2 * kHeads},
       losses{kTokens}, norms{kTokens}, head{random_values<float>(kVocabulary * kWidth, 1, random)},
-      embedding{kVocabulary * kWidth}, sums{static_cast<size_t>(cuda::embedding_chunks(kTokens) * kWidth)};
+      embedding{kVocabulary * kWidth},
+      sums{static_cast<size_t>(lab::cuda::embedding_chunks(kTokens) * kWidth)};
   Array<__half> d{kCount * kSize};
   Array<bf16> s{kTokens * kWidth}, wide{random_values<bf16>(kWidth * kWidth, 1, random)},
       out{kTokens * kWidth}, q{kTokens * kWidth}, k{kTokens * kWidth}, act{kTokens * kWidth},
@@ -91,40 +92,41 @@ struct Sequence {
                                   .radii = radii.data()},
                                  stream),
             "sign");
-    require(cuda::rms_norm_forward(s.data(), out.data(), norms.data(), kTokens, kWidth, stream), "rms_norm");
-    const cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
-    require(cuda::qk_rotary_forward(shape, {out.data(), kWidth}, {s.data(), kWidth}, {q.data(), kWidth},
-                                    {k.data(), kWidth}, inverse.data(), stream),
+    require(lab::cuda::rms_norm_forward(s.data(), out.data(), norms.data(), kTokens, kWidth, stream),
+            "rms_norm");
+    const lab::cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
+    require(lab::cuda::qk_rotary_forward(shape, {out.data(), kWidth}, {s.data(), kWidth}, {q.data(), kWidth},
+                                         {k.data(), kWidth}, inverse.data(), stream),
             "rotary");
-    require(cuda::mlp_up({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), stream), "mlp");
-    require(cuda::cross_entropy({.rows = kTokens,
-                                 .vocabulary = kVocabulary,
-                                 .logits = logits.data(),
-                                 .labels = labels.data(),
-                                 .losses = losses.data(),
-                                 .scale = 1.0F / kTokens},
-                                stream),
+    require(lab::cuda::mlp_up({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), stream), "mlp");
+    require(lab::cuda::cross_entropy({.rows = kTokens,
+                                      .vocabulary = kVocabulary,
+                                      .logits = logits.data(),
+                                      .labels = labels.data(),
+                                      .losses = losses.data(),
+                                      .scale = 1.0F / kTokens},
+                                     stream),
             "cross_entropy");
-    require(cuda::mlp_down_backward({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(), dact.data(),
-                                    stream),
+    require(lab::cuda::mlp_down_backward({kTokens, kWidth, kWidth}, q.data(), wide.data(), act.data(),
+                                         dact.data(), stream),
             "mlp backward");
-    require(cuda::qk_rotary_backward(shape,
-                                     {{q.data(), kWidth},
-                                      {k.data(), kWidth},
-                                      inverse.data(),
-                                      {dact.data(), kWidth},
-                                      {out.data(), kWidth},
-                                      {}},
-                                     {dq.data(), kWidth}, {dk.data(), kWidth}, {}, stream),
+    require(lab::cuda::qk_rotary_backward(shape,
+                                          {{q.data(), kWidth},
+                                           {k.data(), kWidth},
+                                           inverse.data(),
+                                           {dact.data(), kWidth},
+                                           {out.data(), kWidth},
+                                           {}},
+                                          {dq.data(), kWidth}, {dk.data(), kWidth}, {}, stream),
             "rotary backward");
-    require(cuda::rms_norm_backward(out.data(), norms.data(), dq.data(), dk.data(), ds.data(), kTokens,
-                                    kWidth, stream),
+    require(lab::cuda::rms_norm_backward(out.data(), norms.data(), dq.data(), dk.data(), ds.data(), kTokens,
+                                         kWidth, stream),
             "rms_norm backward");
-    require(
-        cuda::embedding_gradient({kTokens, kVocabulary, kWidth, sorted.data(), order.data(), ds.data(),
-                                  head.data(), radii.data(), embedding.data(), firsts.data(), sums.data()},
-                                 stream),
-        "embedding");
+    require(lab::cuda::embedding_gradient(
+                {kTokens, kVocabulary, kWidth, sorted.data(), order.data(), ds.data(), head.data(),
+                 radii.data(), embedding.data(), firsts.data(), sums.data()},
+                stream),
+            "embedding");
   }
 
   std::vector<unsigned char> bits() {

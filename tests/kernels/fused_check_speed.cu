@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <numeric>
 
-#include "gluon/kernels/cuda/cross_entropy.h"
-#include "gluon/kernels/cuda/embedding_gradient.h"
-#include "gluon/kernels/cuda/mlp_product.h"
 #include "gluon/kernels/cuda/momentum.h"
-#include "gluon/kernels/cuda/qk_rotary.h"
-#include "gluon/kernels/cuda/rms_norm.h"
 #include "gluon/kernels/cuda/sign_update.h"
 #include "gluon/kernels/cuda/update.h"
+#include "lab/models/cuda/cross_entropy.h"
+#include "lab/models/cuda/embedding_gradient.h"
+#include "lab/models/cuda/mlp_product.h"
+#include "lab/models/cuda/qk_rotary.h"
+#include "lab/models/cuda/rms_norm.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -178,42 +178,42 @@ void measure_training(Clock& clock) {
   Random<bf16> x(size), y(size), out(size), d(size);
   Random<float> inverse(kTokens * 12);
   clock.row("rms_norm forward", "32768 x 768", 4 * n, [&] {
-    return cuda::rms_norm_forward(x.data(), out.data(), inverse.data(), kTokens, width, nullptr);
+    return lab::cuda::rms_norm_forward(x.data(), out.data(), inverse.data(), kTokens, width, nullptr);
   });
   clock.row("rms_norm backward", "32768 x 768", 6 * n, [&] {
-    return cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), nullptr, out.data(), kTokens, width,
-                                   nullptr);
+    return lab::cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), nullptr, out.data(), kTokens,
+                                        width, nullptr);
   });
   clock.row("  with the residual's gradient", "32768 x 768", 8 * n, [&] {
-    return cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), out.data(), out.data(), kTokens, width,
-                                   nullptr);
+    return lab::cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), out.data(), out.data(), kTokens,
+                                        width, nullptr);
   });
   Random<float> angles(1024 * 64);
   Random<bf16> packed(3 * size), dpacked(3 * size);
-  const cuda::RotaryShape shape{kTokens, 1024, 6, 128, angles.data(), angles.data()};
+  const lab::cuda::RotaryShape shape{kTokens, 1024, 6, 128, angles.data(), angles.data()};
   clock.row("qk_rotary forward", "32768 x 2 x 6 x 128", 8 * n, [&] {
-    return cuda::qk_rotary_forward(shape, {packed.data(), 3 * width}, {packed.data() + width, 3 * width},
-                                   {x.data(), width}, {y.data(), width}, inverse.data(), nullptr);
+    return lab::cuda::qk_rotary_forward(shape, {packed.data(), 3 * width}, {packed.data() + width, 3 * width},
+                                        {x.data(), width}, {y.data(), width}, inverse.data(), nullptr);
   });
-  cuda::RotaryGradients gradients{{x.data(), width},   {y.data(), width}, inverse.data(),
-                                  {out.data(), width}, {d.data(), width}, {}};
+  lab::cuda::RotaryGradients gradients{{x.data(), width},   {y.data(), width}, inverse.data(),
+                                       {out.data(), width}, {d.data(), width}, {}};
   clock.row("qk_rotary backward", "32768 x 2 x 6 x 128", 12 * n, [&] {
-    return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
-                                    {dpacked.data() + width, 3 * width}, {}, nullptr);
+    return lab::cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
+                                         {dpacked.data() + width, 3 * width}, {}, nullptr);
   });
   gradients.dvalue = {packed.data(), width};
   clock.row("  with the values", "32768 x 3 x 6 x 128", 16 * n, [&] {
-    return cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
-                                    {dpacked.data() + width, 3 * width},
-                                    {dpacked.data() + 2 * width, 3 * width}, nullptr);
+    return lab::cuda::qk_rotary_backward(shape, gradients, {dpacked.data(), 3 * width},
+                                         {dpacked.data() + width, 3 * width},
+                                         {dpacked.data() + 2 * width, 3 * width}, nullptr);
   });
   Random<bf16> dup(4 * size), act(4 * size);
   Random<bf16> weight(4 * width * width);
-  const cuda::MlpShape wide{kTokens, 4 * static_cast<int>(width), static_cast<int>(width)};
+  const lab::cuda::MlpShape wide{kTokens, 4 * static_cast<int>(width), static_cast<int>(width)};
   clock.row("mlp up", "32768 x 768 x 3072", 10 * n,
-            [&] { return cuda::mlp_up(wide, x.data(), weight.data(), act.data(), nullptr); });
+            [&] { return lab::cuda::mlp_up(wide, x.data(), weight.data(), act.data(), nullptr); });
   clock.row("mlp down backward", "32768 x 768 x 3072", 18 * n, [&] {
-    return cuda::mlp_down_backward(wide, x.data(), weight.data(), act.data(), dup.data(), nullptr);
+    return lab::cuda::mlp_down_backward(wide, x.data(), weight.data(), act.data(), dup.data(), nullptr);
   });
 }
 
@@ -233,10 +233,10 @@ void measure_embedding_gradient(Clock& clock) {
   Array<int64_t> places(order);
   Random<bf16> gradient(kTokens * width);
   Random<float> head(static_cast<size_t>(vocabulary) * width), scale(1), out(head.size()),
-      sums(cuda::embedding_chunks(kTokens) * width);
+      sums(lab::cuda::embedding_chunks(kTokens) * width);
   Array<int> firsts(vocabulary + 1);
   clock.row("embedding_gradient", "32768 to 50304 x 768", 8.0 * head.size() + 2.0 * gradient.size(), [&] {
-    return cuda::embedding_gradient(
+    return lab::cuda::embedding_gradient(
         {static_cast<int>(kTokens), vocabulary, width, sorted.data(), places.data(), gradient.data(),
          head.data(), scale.data(), out.data(), firsts.data(), sums.data()},
         nullptr);
@@ -249,16 +249,16 @@ void measure_entropy(Clock& clock, int64_t vocabulary) {
   Random<bf16> logits(size);
   Array<int64_t> labels(std::vector<int64_t>(kTokens, 11));
   Array<float> losses(kTokens);
-  cuda::CrossEntropy a{.rows = kTokens,
-                       .vocabulary = vocabulary,
-                       .logits = logits.data(),
-                       .labels = labels.data(),
-                       .losses = losses.data(),
-                       .scale = 1};
+  lab::cuda::CrossEntropy a{.rows = kTokens,
+                            .vocabulary = vocabulary,
+                            .logits = logits.data(),
+                            .labels = labels.data(),
+                            .losses = losses.data(),
+                            .scale = 1};
   clock.row("cross_entropy, loss and gradient", shape, 4.0 * size,
-            [&] { return cuda::cross_entropy(a, nullptr); });
+            [&] { return lab::cuda::cross_entropy(a, nullptr); });
   a.gradient = false;
-  clock.row("cross_entropy, loss", shape, 2.0 * size, [&] { return cuda::cross_entropy(a, nullptr); });
+  clock.row("cross_entropy, loss", shape, 2.0 * size, [&] { return lab::cuda::cross_entropy(a, nullptr); });
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 
 #include <cfloat>
 
-#include "gluon/kernels/cuda/cross_entropy.h"
-#include "gluon/kernels/cuda/mlp_product.h"
-#include "gluon/kernels/cuda/qk_rotary.h"
-#include "gluon/kernels/cuda/rms_norm.h"
+#include "lab/models/cuda/cross_entropy.h"
+#include "lab/models/cuda/mlp_product.h"
+#include "lab/models/cuda/qk_rotary.h"
+#include "lab/models/cuda/rms_norm.h"
 #include "tests/kernels/fused_check.h"
 
 namespace gluon::fused_check {
@@ -78,11 +78,11 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
   Array<float> inverse(rows);
   const auto run = [&] {
     out.poison(), gradient.poison(), inverse.poison();
-    require(cuda::rms_norm_forward(dx.data(), out.data(), inverse.data(), rows, width, nullptr),
+    require(lab::cuda::rms_norm_forward(dx.data(), out.data(), inverse.data(), rows, width, nullptr),
             "rms_norm_forward");
-    require(cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(),
-                                    has_residual ? residual.data() : nullptr, gradient.data(), rows, width,
-                                    nullptr),
+    require(lab::cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(),
+                                         has_residual ? residual.data() : nullptr, gradient.data(), rows,
+                                         width, nullptr),
             "rms_norm_backward");
     return out.get();
   };
@@ -104,16 +104,17 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
     }
   }
   expect_close(got, want, kHalfUlp, 1e-39, what);
-  require(cuda::rms_norm_forward(dx.data(), dx.data(), inverse.data(), rows, width, nullptr), "in place");
-  require(
-      cuda::rms_norm_backward(dx.data(), inverse.data(), dout.data(),
-                              has_residual ? residual.data() : nullptr, dout.data(), rows, width, nullptr),
-      "in place");
+  require(lab::cuda::rms_norm_forward(dx.data(), dx.data(), inverse.data(), rows, width, nullptr),
+          "in place");
+  require(lab::cuda::rms_norm_backward(dx.data(), inverse.data(), dout.data(),
+                                       has_residual ? residual.data() : nullptr, dout.data(), rows, width,
+                                       nullptr),
+          "in place");
   expect(same_bits(dx.get(), got) && same_bits(dout.get(), got_gradient), what + ": in place");
   if (!has_residual) return;
   dout.set(d);
-  require(cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(), residual.data(), residual.data(),
-                                  rows, width, nullptr),
+  require(lab::cuda::rms_norm_backward(out.data(), inverse.data(), dout.data(), residual.data(),
+                                       residual.data(), rows, width, nullptr),
           "in place of the residual");
   expect(same_bits(residual.get(), got_gradient), what + ": in place of the residual");
 }
@@ -139,16 +140,17 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
   Array<float> c(cos), s(sin), inverse(tokens * 2 * heads);
   Array<bf16> qa(q), ka(k), dqo(dq), dko(dk), dvo(dv), qo(tokens * width), ko(tokens * width),
       dp(tokens * 3 * width);
-  const cuda::RotaryShape shape{tokens, positions, heads, dimension, c.data(), s.data()};
+  const lab::cuda::RotaryShape shape{tokens, positions, heads, dimension, c.data(), s.data()};
   const auto run = [&] {
     qo.poison(), ko.poison(), dp.poison(), inverse.poison();
-    require(cuda::qk_rotary_forward(shape, {qa.data(), stride}, {ka.data(), stride}, {qo.data(), width},
-                                    {ko.data(), width}, inverse.data(), nullptr),
+    require(lab::cuda::qk_rotary_forward(shape, {qa.data(), stride}, {ka.data(), stride}, {qo.data(), width},
+                                         {ko.data(), width}, inverse.data(), nullptr),
             "qk_rotary_forward");
-    const cuda::RotaryGradients gradients{{qo.data(), width},  {ko.data(), width},  inverse.data(),
-                                          {dqo.data(), width}, {dko.data(), width}, {dvo.data(), width}};
-    require(cuda::qk_rotary_backward(shape, gradients, {dp.data(), 3 * width}, {dp.data() + width, 3 * width},
-                                     {dp.data() + 2 * width, 3 * width}, nullptr),
+    const lab::cuda::RotaryGradients gradients{{qo.data(), width},  {ko.data(), width},  inverse.data(),
+                                               {dqo.data(), width}, {dko.data(), width}, {dvo.data(), width}};
+    require(lab::cuda::qk_rotary_backward(shape, gradients, {dp.data(), 3 * width},
+                                          {dp.data() + width, 3 * width}, {dp.data() + 2 * width, 3 * width},
+                                          nullptr),
             "qk_rotary_backward");
     return dp.get();
   };
@@ -191,14 +193,14 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
   expect(carried, what + ": the values' gradient");
   // In place, forward and backward.
   if (packed) return;
-  require(cuda::qk_rotary_forward(shape, {qa.data(), width}, {ka.data(), width}, {qa.data(), width},
-                                  {ka.data(), width}, nullptr, nullptr),
+  require(lab::cuda::qk_rotary_forward(shape, {qa.data(), width}, {ka.data(), width}, {qa.data(), width},
+                                       {ka.data(), width}, nullptr, nullptr),
           "in place");
   expect(same_bits(qa.get(), got_q) && same_bits(ka.get(), got_k), what + ": in place");
 }
 
 // Rows 0, every, 2 every, ... of a product in float64: (rows, depth) times (columns, depth) or (depth, columns).
-Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, const cuda::MlpShape& shape,
+Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, const lab::cuda::MlpShape& shape,
                     bool across, int64_t every) {
   const auto [rows, columns, depth] = shape;
   Vector c;
@@ -223,7 +225,7 @@ std::vector<T> rows_of(const std::vector<T>& x, int64_t columns, int64_t every) 
   return some;
 }
 
-void check_mlp_case(const cuda::MlpShape& shape, int64_t every = 1) {
+void check_mlp_case(const lab::cuda::MlpShape& shape, int64_t every = 1) {
   const auto [rows, columns, depth] = shape;
   const std::string what =
       "mlp " + std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth);
@@ -236,7 +238,7 @@ void check_mlp_case(const cuda::MlpShape& shape, int64_t every = 1) {
   Array<bf16> dx(x), dg(g), dw(w), y(rows * columns), gradient(rows * columns);
   const auto up = [&] {
     y.poison();
-    require(cuda::mlp_up(shape, dx.data(), dw.data(), y.data(), nullptr), "mlp_up");
+    require(lab::cuda::mlp_up(shape, dx.data(), dw.data(), y.data(), nullptr), "mlp_up");
     return y.get();
   };
   const std::vector<bf16> square = up();
@@ -247,7 +249,8 @@ void check_mlp_case(const cuda::MlpShape& shape, int64_t every = 1) {
   expect_close(rows_of(square, columns, every), want, 3.2 * kHalfUlp, 1e-6, what);
 
   const auto back = [&](Array<bf16>& target) {
-    require(cuda::mlp_down_backward(shape, dg.data(), dw.data(), y.data(), target.data(), nullptr), "back");
+    require(lab::cuda::mlp_down_backward(shape, dg.data(), dw.data(), y.data(), target.data(), nullptr),
+            "back");
     return target.get();
   };
   const std::vector<bf16> got = back(gradient);
@@ -273,16 +276,16 @@ void check_entropy_case(int64_t rows, int64_t vocabulary, double magnitude) {
   Array<bf16> logits(x);
   Array<int64_t> targets(labels);
   Array<float> losses(rows);
-  cuda::CrossEntropy a{.rows = rows,
-                       .vocabulary = vocabulary,
-                       .logits = logits.data(),
-                       .labels = targets.data(),
-                       .losses = losses.data(),
-                       .scale = 0.125F,
-                       .gradient = true};
+  lab::cuda::CrossEntropy a{.rows = rows,
+                            .vocabulary = vocabulary,
+                            .logits = logits.data(),
+                            .labels = targets.data(),
+                            .losses = losses.data(),
+                            .scale = 0.125F,
+                            .gradient = true};
   const auto run = [&] {
     logits.set(x), losses.poison();
-    require(cuda::cross_entropy(a, nullptr), "cross_entropy");
+    require(lab::cuda::cross_entropy(a, nullptr), "cross_entropy");
     return logits.get();
   };
   const std::vector<bf16> got = run();
@@ -321,7 +324,7 @@ void check_rms_norm() {
   Array<bf16> x(64), out(64);
   Array<float> inverse(8);
   const auto refused = [&](const bf16* from, int64_t width) {
-    return cuda::rms_norm_forward(from, out.data(), inverse.data(), 1, width, nullptr) ==
+    return lab::cuda::rms_norm_forward(from, out.data(), inverse.data(), 1, width, nullptr) ==
            cudaErrorInvalidValue;
   };
   expect(refused(x.data(), 7) && refused(x.data(), 8200) && refused(x.data() + 1, 8), "rms_norm: refusals");
@@ -336,20 +339,21 @@ void check_qk_rotary() {
 }
 
 void check_mlp() {
-  for (const cuda::MlpShape& shape : {cuda::MlpShape{1, 8, 8},
-                                      {5, 24, 72},
-                                      {64, 64, 64},
-                                      {300, 264, 136},
-                                      {257, 520, 768},
-                                      {130, 3072, 768}}) {
+  for (const lab::cuda::MlpShape& shape : {lab::cuda::MlpShape{1, 8, 8},
+                                           {5, 24, 72},
+                                           {64, 64, 64},
+                                           {300, 264, 136},
+                                           {257, 520, 768},
+                                           {130, 3072, 768}}) {
     check_mlp_case(shape);
   }
   // Several tiles a cluster: depths that leave no time to store a tile beside the next one, just enough, and more.
   for (const int depth : {136, 256, 264, 320, 384, 448, 840}) check_mlp_case({8000, 1032, depth}, 97);
   Array<bf16> a(1024), b(1024), c(1024);
-  const auto refused = [&](const cuda::MlpShape& shape, bf16* x) {
-    return cuda::mlp_up(shape, x, b.data(), c.data(), nullptr) == cudaErrorInvalidValue &&
-           cuda::mlp_down_backward(shape, x, b.data(), b.data(), c.data(), nullptr) == cudaErrorInvalidValue;
+  const auto refused = [&](const lab::cuda::MlpShape& shape, bf16* x) {
+    return lab::cuda::mlp_up(shape, x, b.data(), c.data(), nullptr) == cudaErrorInvalidValue &&
+           lab::cuda::mlp_down_backward(shape, x, b.data(), b.data(), c.data(), nullptr) ==
+               cudaErrorInvalidValue;
   };
   expect(refused({8, 8, 8}, nullptr), "mlp: no matrix");
   expect(refused({8, 8, 8}, a.data() + 1), "mlp: an address that is not divisible by 16");

@@ -4,9 +4,9 @@
 #include <ATen/Context.h>
 
 #include "gluon/geometry/presets.h"
-#include "gluon/kernels/graph.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
+#include "lab/train/cuda_graph.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 
@@ -206,7 +206,7 @@ TEST_F(Fused, AStepInAGraphOfTheCallersMovesAsItself) {
   for (int step = 0; step < 6; ++step) twins.plain.step();
   for (int step = 0; step < 2; ++step) twins.other.step();
   twins.other.wait();
-  kernels::Graph graph([&] { twins.other.step(); });
+  lab::CudaGraph graph([&] { twins.other.step(); });
   for (int step = 0; step < 3; ++step) graph.replay();
   EXPECT_EQ(twins.other.steps_taken(), 2);
   twins.other.step();  // without the graph again
@@ -224,7 +224,7 @@ TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
     optimizer.wait();
     if (move) set_gradients(layers, 2);
     std::string said;
-    kernels::Graph graph([&] {
+    lab::CudaGraph graph([&] {
       try {
         optimizer.step();
       } catch (const InputError& error) {
@@ -241,7 +241,7 @@ TEST_F(Fused, AGraphRefusesWhatItCouldNotRepeat) {
 TEST_F(Fused, AfterARefusedCaptureItStepsAsIfThereHadBeenNone) {
   Twins twins;
   twins.set_gradients(1);
-  EXPECT_INPUT_ERROR(kernels::Graph([&] { twins.other.step(); }), "only after one like it");
+  EXPECT_INPUT_ERROR(lab::CudaGraph([&] { twins.other.step(); }), "only after one like it");
   for (int step = 0; step < 3; ++step) twins.step();
   twins.wait();
   EXPECT_EQ(twins.other.steps_taken(), 3);
@@ -264,7 +264,7 @@ TEST_F(Fused, StepsBetweenReplaysOfAGraphOfTheCallersMoveAsThemselves) {
     for (int step = 0; step < 2; ++step) step_both(1);
     std::vector<at::Tensor> kept;  // the graph reads them
     for (const Layer& layer : twins.other_layers) kept.push_back(layer.parameter.grad());
-    kernels::Graph graph([&] { twins.other.step(); });
+    lab::CudaGraph graph([&] { twins.other.step(); });
     const auto replay = [&] {
       set_gradients(twins.plain_layers, 1);
       twins.plain.step();
@@ -347,12 +347,12 @@ TEST_F(Fused, AVerdictIsThatOfTheStepAfterALoadedState) {
 
 TEST_F(Fused, AGraphWhoseWorkThrowsLeavesTheDeviceAsItWas) {
   const at::Tensor values = at::zeros({1000}, at::Device("cuda:0"));
-  EXPECT_THROW(kernels::Graph([&] {
+  EXPECT_THROW(lab::CudaGraph([&] {
                  values.add_(1);
                  (void)at::empty({int64_t{1} << 42}, values.options());  // 16 TiB
                }),
                c10::OutOfMemoryError);
-  kernels::Graph graph([&] { values.add_(at::ones({1000}, values.options())); });
+  lab::CudaGraph graph([&] { values.add_(at::ones({1000}, values.options())); });
   graph.replay();
   EXPECT_EQ(values.sum().item<float>(), 1000);
 }

@@ -6,6 +6,7 @@
 
 #include "gluon/core/check.h"
 #include "gluon/geometry/presets.h"
+#include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
 #include "lab/models/nanogpt.h"
 

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 
 /// Rows (rows, width), contiguous, 16-byte aligned; width a multiple of 8 up to 8192, cudaErrorInvalidValue otherwise.
 /// `inverse` has r of each row; `out` may be x.
@@ -26,4 +26,4 @@ cudaError_t rms_norm_backward(const __nv_bfloat16* out, const float* inverse, co
                               const __nv_bfloat16* dresidual, __nv_bfloat16* dx, int64_t rows, int64_t width,
                               cudaStream_t stream);
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

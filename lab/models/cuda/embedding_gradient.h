@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 
 /// Matrices without gaps, addresses divisible by 16; width divisible by 4.
 struct EmbeddingGradient {
@@ -32,4 +32,4 @@ int64_t embedding_chunks(int64_t tokens);
 
 cudaError_t embedding_gradient(const EmbeddingGradient& work, cudaStream_t stream);
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

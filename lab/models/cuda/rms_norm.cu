@@ -1,12 +1,14 @@
-#include "gluon/kernels/cuda/rms_norm.h"
+#include "lab/models/cuda/rms_norm.h"
 
 #include <cfloat>
 
 #include "gluon/kernels/cuda/reduce.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 namespace {
+
+using namespace gluon::cuda;  // packs, reductions, tiles
 
 // A row belongs to one warp up to a width of 1024 (8 rows a block), to the whole block above. A thread holds up to 4
 // packs of 8 entries, 16 bytes; neighbouring threads hold neighbouring packs. H200, 32768 x 768: forward 25 us, 95 % of
@@ -159,4 +161,4 @@ cudaError_t rms_norm_backward(const __nv_bfloat16* out, const float* inverse, co
   return cudaGetLastError();
 }
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

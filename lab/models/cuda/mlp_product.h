@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 
 /// Matrices without gaps, addresses divisible by 16; depth and columns divisible by 8.
 struct MlpShape {
@@ -30,4 +30,4 @@ cudaError_t mlp_up(const MlpShape& shape, const __nv_bfloat16* x, const __nv_bfl
 cudaError_t mlp_down_backward(const MlpShape& shape, const __nv_bfloat16* g, const __nv_bfloat16* w,
                               const __nv_bfloat16* y, __nv_bfloat16* dx, cudaStream_t stream);
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

@@ -1,12 +1,14 @@
-#include "gluon/kernels/cuda/cross_entropy.h"
+#include "lab/models/cuda/cross_entropy.h"
 
 #include <algorithm>
 
 #include "gluon/kernels/cuda/reduce.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 namespace {
+
+using namespace gluon::cuda;  // packs, reductions, tiles
 
 constexpr float kLog2E = 1.4426950408889634F;
 constexpr float kLn2 = 0.6931471805599453F;
@@ -233,4 +235,4 @@ cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

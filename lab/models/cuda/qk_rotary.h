@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 
 struct RotaryShape {
   int64_t tokens = 0;          // B T
@@ -59,4 +59,4 @@ struct RotaryGradients {
 cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery,
                                Heads dkey, Heads dvalue, cudaStream_t stream);
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

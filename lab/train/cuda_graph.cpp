@@ -3,16 +3,16 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "gluon/kernels/graph.h"
+#include "lab/train/cuda_graph.h"
 
-namespace gluon::kernels {
+namespace gluon::lab {
 
-struct Graph::Captured {
+struct CudaGraph::Captured {
   at::cuda::CUDAGraph graph;
 };
 
-Graph::Graph(const std::function<void()>& work) : captured_(std::make_unique<Captured>()) {
-  // A graph has memory of its own; what the runs before it have left in the allocator would be held twice.
+CudaGraph::CudaGraph(const std::function<void()>& work) : captured_(std::make_unique<Captured>()) {
+  // A graph has its own memory: free what earlier runs left in the allocator, or it would be held twice.
   c10::cuda::CUDACachingAllocator::emptyCache();
   // The default stream cannot be captured.
   at::cuda::CUDAEvent before;
@@ -20,14 +20,14 @@ Graph::Graph(const std::function<void()>& work) : captured_(std::make_unique<Cap
   {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     before.block(c10::cuda::getCurrentCUDAStream());
-    // Other threads go on with what they do: the next batch is being pinned.
+    // Thread-local: another thread may pin the next batch meanwhile.
     captured_->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {
       try {
-        captured_->graph.capture_end();  // the stream and the allocator are anyone's again
-      } catch (const std::exception&) {  // the work's own error says more
+        captured_->graph.capture_end();  // releases the stream and the allocator
+      } catch (const std::exception&) {  // the error of the work says more
       }
       throw;
     }
@@ -35,8 +35,8 @@ Graph::Graph(const std::function<void()>& work) : captured_(std::make_unique<Cap
   }
 }
 
-Graph::~Graph() = default;
+CudaGraph::~CudaGraph() = default;
 
-void Graph::replay() { captured_->graph.replay(); }
+void CudaGraph::replay() { captured_->graph.replay(); }
 
-}  // namespace gluon::kernels
+}  // namespace gluon::lab

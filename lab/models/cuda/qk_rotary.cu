@@ -1,12 +1,14 @@
-#include "gluon/kernels/cuda/qk_rotary.h"
+#include "lab/models/cuda/qk_rotary.h"
 
 #include <cfloat>
 
 #include "gluon/kernels/cuda/reduce.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 namespace {
+
+using namespace gluon::cuda;  // packs, reductions, tiles
 
 // `Lanes` neighbouring threads share a token; blockIdx.y is 0 for queries, 1 for keys, 2 for values. A thread holds 8
 // entries of each half of a head, two reads of 16 bytes, so that no rotation crosses threads, and keeps their cosines
@@ -239,4 +241,4 @@ cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& 
   return cudaGetLastError();
 }
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

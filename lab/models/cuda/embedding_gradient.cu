@@ -1,9 +1,11 @@
-#include "gluon/kernels/cuda/embedding_gradient.h"
+#include "lab/models/cuda/embedding_gradient.h"
 
 #include "gluon/kernels/cuda/vector_io.cuh"
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 namespace {
+
+using namespace gluon::cuda;  // packs, reductions, tiles
 
 // Of the sorted tokens, those of a row follow each other. sum_chunks() adds up, for every chunk of them, the run the
 // chunk begins with; so a row is the sum of its tokens up to the next chunk, which it has for itself, and of the chunks
@@ -134,4 +136,4 @@ cudaError_t embedding_gradient(const EmbeddingGradient& work, cudaStream_t strea
   return cudaGetLastError();
 }
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

@@ -14,7 +14,7 @@
 
 #include <cstdint>
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 
 struct CrossEntropy {
   int64_t rows = 0;
@@ -30,4 +30,4 @@ struct CrossEntropy {
 /// cudaErrorInvalidValue for missing pointers, negative rows and an empty vocabulary.
 cudaError_t cross_entropy(const CrossEntropy& arguments, cudaStream_t stream);
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda

@@ -1,4 +1,4 @@
-#include "gluon/kernels/cuda/mlp_product.h"
+#include "lab/models/cuda/mlp_product.h"
 
 #include <algorithm>
 #include <limits>
@@ -11,8 +11,10 @@
 // at a time beside the products of the next one; its function is computed there, too, where the tensor cores do not
 // wait.
 
-namespace gluon::cuda {
+namespace gluon::lab::cuda {
 namespace {
+
+using namespace gluon::cuda;  // packs, reductions, tiles
 
 using tiles::kBlockRows;
 using tiles::kBoxBytes;
@@ -275,4 +277,4 @@ cudaError_t mlp_down_backward(const MlpShape& shape, const __nv_bfloat16* g, con
   return launch_product<true>(shape, g, w, y, dx, stream);
 }
 
-}  // namespace gluon::cuda
+}  // namespace gluon::lab::cuda
