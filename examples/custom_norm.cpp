@@ -1,10 +1,10 @@
-// A norm of one's own: the rows come in groups (the heads of an attention layer), and each group is measured by
-// its Euclidean length.
+// A custom norm: the rows form groups (the heads of an attention layer), and each group is measured by its Euclidean
+// length.
 //
 //   |x| = max over groups of |x_group|_F      |g|* = sum over groups of |g_group|_F
 //   lmo(g) = -each group / its length
 //
-// Three functions and a name, the library's own identity check, and the norm trains.
+// A norm needs three functions and a name. The library checks its identities, and it trains.
 #include <ATen/ATen.h>
 #include <gluon/gluon.h>
 #include <gluon/testing/norm_identities.h>
@@ -37,7 +37,7 @@ int main() {
   for (const auto& violation : violations) std::cout << violation << '\n';
   std::cout << norm->name() << ": " << violations.size() << " violated identities\n";
 
-  // f(X) = 1/2 |X - A|^2 with A on the sphere |A| = 1: twenty steps of 0.05 along A's own lmo arrive.
+  // f(X) = 1/2 |X - A|^2 with |A| = 1: twenty steps of radius 0.05 reach A.
   const at::Tensor a = norm->lmo(at::randn({1, 8, 5}))[0];
   at::Tensor x = at::zeros({8, 5});
   gluon::Optimizer optimizer({{"x", x}}, gluon::Geometry({{.norm = norm, .radius = 0.05}}),

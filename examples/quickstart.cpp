@@ -1,4 +1,4 @@
-// Two interleaved spirals, one small network, 80 steps: unconstrained Scion against AdamW at its best rate.
+// Two interleaved spirals, a small network, 80 steps: unconstrained Scion against AdamW with its best learning rate.
 #include <gluon/gluon.h>
 #include <torch/torch.h>
 
@@ -32,8 +32,8 @@ double train(const torch::Tensor& x, const torch::Tensor& y, const gluon::Geomet
 int main() {
   const auto y = torch::arange(2000) % 2, t = torch::linspace(0, 14, 2000), angle = t + M_PI * y;
   const auto x = torch::stack({t * angle.cos(), t * angle.sin()}, 1) / 5;
-  const double unscion = train(x, y, gluon::presets::unscion({.hidden = 0.05, .head = 1}));
-  double adamw = INFINITY;
+  const auto geometry = gluon::presets::unscion({.hidden = 0.05, .head = 1});
+  double unscion = train(x, y, geometry), adamw = INFINITY;
   for (double r : {1e-3, 3e-3, 1e-2, 3e-2}) adamw = std::min(adamw, train(x, y, gluon::presets::adamw(r)));
   std::cout << "unscion  " << unscion << "\nadamw    " << adamw << "  (best of four learning rates)\n"
             << (unscion < adamw ? "unscion" : "adamw") << " is ahead after 80 steps\n";

@@ -3,7 +3,7 @@
 #
 #   scripts/gpu_check.sh [build|test|sanitize|bench|ranks|peers|python]...      all of them without an argument
 #
-# Installs nothing: LibTorch comes from the Python package torch, see README.md.
+# Installs nothing: LibTorch comes from the Python package torch, see docs/install.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GLUON_SKIP_SETUP=1

@@ -1,11 +1,26 @@
 #!/usr/bin/env bash
-# The README's first code block is examples/quickstart.cpp, and that file stays short.
+# README.md stays short, its C++ lines are lines of examples/quickstart.cpp, and links in the documentation resolve.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-block=$(awk '/^```cpp$/ {inside = 1; next} /^```$/ && inside {exit} inside' README.md)
-if ! diff <(echo "$block") examples/quickstart.cpp; then
-  echo "README.md: the first cpp block differs from examples/quickstart.cpp"
-  exit 1
-fi
-lines=$(wc -l < examples/quickstart.cpp)
-[ "$lines" -le 40 ] || { echo "examples/quickstart.cpp has $lines lines, at most 40 are allowed"; exit 1; }
+failed=0
+fail() { echo "$1"; failed=1; }
+
+at_most() {
+  local lines
+  lines=$(wc -l < "$1")
+  [ "$lines" -le "$2" ] || fail "$1 has $lines lines, at most $2 are allowed"
+}
+at_most README.md 170
+at_most examples/quickstart.cpp 40
+
+trimmed() { sed -E 's/^ +//; s| *//.*||; /^$/d'; }
+missing=$(awk '/^```cpp$/ {inside = 1; next} /^```$/ {inside = 0} inside' README.md | trimmed |
+  grep -vxFf <(trimmed < examples/quickstart.cpp) || true)
+[ -z "$missing" ] || fail "README.md: not in examples/quickstart.cpp: $missing"
+
+for page in README.md CONTRIBUTING.md docs/*.md; do
+  while read -r target; do
+    [ -e "$(dirname "$page")/${target%%#*}" ] || fail "$page: no file for the link '$target'"
+  done < <(grep -oE '\]\([^)#:]+(#[^)]*)?\)' "$page" | sed -E 's/^\]\(//; s/\)$//')
+done
+exit $failed

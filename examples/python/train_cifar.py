@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A CNN on CIFAR-10: train_cifar.py FOLDER [--epochs 4] [--images 0]. FOLDER holds data_batch_*.bin and test_batch.bin,
-or the same as .bin.xz."""
+"""Trains a CNN on CIFAR-10: train_cifar.py FOLDER [--epochs 4] [--images 0]. FOLDER contains data_batch_*.bin and
+test_batch.bin, or .bin.xz."""
 
 import argparse
 import lzma
@@ -12,7 +12,7 @@ from torch import nn
 
 import gluon
 
-IMAGE = 1 + 3 * 32 * 32  # a label, then the red, green and blue planes
+IMAGE = 1 + 3 * 32 * 32  # bytes: a label, then the red, green and blue planes
 
 
 def read(folder, pattern, device):
@@ -21,7 +21,7 @@ def read(folder, pattern, device):
         sys.exit(f"train_cifar: no {pattern}.bin or {pattern}.bin.xz in {folder}")
     data = b"".join((lzma.open if path.suffix == ".xz" else open)(path, "rb").read() for path in paths)
     if len(data) % IMAGE:
-        sys.exit(f"train_cifar: {folder}/{pattern}: {len(data)} bytes are no whole number of images of {IMAGE}")
+        sys.exit(f"train_cifar: {folder}/{pattern}: {len(data)} bytes are not a multiple of an image's {IMAGE}")
     rows = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(-1, IMAGE)
     images = rows[:, 1:].view(-1, 3, 32, 32).float() / 255
     return ((images - 0.47) / 0.25).to(device), rows[:, 0].long().to(device)
@@ -40,7 +40,7 @@ def cnn(width=32):
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("folder", type=pathlib.Path)
 parser.add_argument("--epochs", type=int, default=4)
-parser.add_argument("--images", type=int, default=0, help="the first so many of each set; 0 = all")
+parser.add_argument("--images", type=int, default=0, help="number of images of each set; 0: all")
 parser.add_argument("--batch", type=int, default=250)
 parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 args = parser.parse_args()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small GPT on bytes: train_gpt.py [TEXT] [--steps 300] [--device cuda]. Without a text: the project's sources."""
+"""Trains a small GPT on bytes: train_gpt.py [TEXT] [--steps 300] [--device cuda]. Default: the project's sources."""
 
 import argparse
 import math
@@ -50,7 +50,7 @@ data = torch.tensor(list(b"".join(path.read_bytes() for path in sources)), dtype
 torch.manual_seed(0)
 model = GPT().to(args.device)
 rule = {"pattern": "*.qkv.weight", "norm": "scaled(sqrt(n/m),spectral)", "radius": 0.018, "split": "qkv"}
-optimizer = gluon.Gluon(model, preset="unscion", geometry=[rule])  # q, k and v are matrices of their own
+optimizer = gluon.Gluon(model, preset="unscion", geometry=[rule])  # q, k and v are separate matrices
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps)
 print(optimizer.routing_report())
 for step in range(args.steps):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Parameters named as in Hugging Face's transformers: which rule takes which, and what to say where names mislead.
+"""Parameters named as in Hugging Face's transformers: which rule applies to which, and how to correct wrong roles.
 
-Nothing but the names of a Llama is here; with transformers the model would come from AutoModelForCausalLM.
+The model has only the names of a Llama; with transformers it would come from AutoModelForCausalLM.
 """
 
 import torch
@@ -19,7 +19,7 @@ def linear(inputs, outputs):
 class DecoderLayer(nn.Module):
     def __init__(self):
         super().__init__()
-        half = WIDTH // 2  # grouped heads: fewer keys and values
+        half = WIDTH // 2  # grouped-query attention: fewer keys and values
         self.self_attn = nn.ModuleDict({
             "q_proj": linear(WIDTH, WIDTH), "k_proj": linear(WIDTH, half),
             "v_proj": linear(WIDTH, half), "o_proj": linear(half, WIDTH),
@@ -30,7 +30,7 @@ class DecoderLayer(nn.Module):
         })  # fmt: skip
         self.input_layernorm, self.post_attention_layernorm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
 
-    def forward(self, x):  # a stand-in for attention: every projection is used, and tokens see those before them
+    def forward(self, x):  # instead of attention: uses every projection, and tokens see earlier tokens
         a, y = self.self_attn, self.input_layernorm(x)
         gate = (a["q_proj"](y)[..., : WIDTH // 2] * a["k_proj"](y)).sigmoid()
         past = (gate * a["v_proj"](y)).cumsum(1) / torch.arange(1, x.size(1) + 1).view(-1, 1)
@@ -58,15 +58,15 @@ class CausalLM(nn.Module):
 
 torch.manual_seed(0)
 model = CausalLM()
-# embed_tokens and lm_head are known by name; *_proj are hidden matrices. A model whose head is called score, as those
-# for classification, would need roles={"score.weight": "head"}. One optimizer takes them all.
+# Names give the roles of embed_tokens and lm_head; *_proj are hidden matrices. A model with a head called score, as for
+# classification, needs roles={"score.weight": "head"}. One optimizer takes all parameters.
 optimizer = gluon.Gluon(model.named_parameters(), preset="unscion", radius={"hidden": 0.02, "head": 0.5})
 print(optimizer.routing_report())
 
-# Muon in the same words: projections by Muon; embedding, head and norms by the AdamW inside.
+# Muon for the projections; its AdamW for embedding, head and norms.
 print(gluon.Muon(model.named_parameters(), lr=0.02, adamw_lr=3e-4).routing_report())
 
-# Other radii for some projections: rules before the preset's, the first that matches decides.
+# Other radii for some projections: rules precede the preset's, and the first match decides.
 wide = {"pattern": "*.mlp.*", "norm": "scaled(sqrt(n/m),spectral)", "radius": 0.04}
 print(gluon.Gluon(model.named_parameters(), preset="unscion", geometry=[wide]).routing_report())
 
