@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Training speed of `gluon bench train` beside the same model in PyTorch eager, measured in the same run.
+"""Compares the training speed of `gluon bench train` with the same model in PyTorch eager, in one run.
 
     benchmarks/eager_train.py [--threads N] [--rounds R] [--json]       after make build; `make bench-eager` does both
 
-The reference is written as people write it for PyTorch 1.13: modules, rotary tables, a masked softmax, F.cross_entropy,
-and an optimizer that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or
-torch.optim.AdamW with clipped gradients. Both sides have the same sizes, text, batch and threads, each run is a process
-of its own, sides take turns, and the medians count. Before that, the reference loads the weights of a short run of
-ours and must give our validation loss: both compute the same function.
+The reference is common PyTorch 1.13 code: modules, rotary tables, a masked softmax, F.cross_entropy, and an optimizer
+that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or torch.optim.AdamW with
+clipped gradients. Both sides have the same sizes, text, batch and threads. Each run is a separate process, the sides
+alternate, and the results are medians. First, the reference loads the weights of a short run of ours and must give our
+validation loss, which shows that both compute the same function.
 """
 import argparse
 import json
@@ -27,11 +27,11 @@ import torch.nn.functional as F
 from torch import nn
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TEXT = ROOT / "README.md"  # always there; which text it is does not change the time
+TEXT = ROOT / "README.md"  # any text; it does not affect the time
 VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, BATCH = 256, 128, 4, 128, 4, 16  # nanogpt-tiny
 PRESETS = {"unscion": "unconstrained Scion", "adamw": "torch.optim.AdamW"}
 PARTS = ["forward", "backward", "optimizer"]
-WARMUP_STEPS = 3  # as gluon bench train
+WARMUP_STEPS = 3  # as in gluon bench train
 
 
 # ---- the model ------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def read_text():
 
 
 def time_reference(preset, threads, steps):
-    """Medians as gluon bench train takes them: seconds of each part, and tokens/s from the whole step."""
+    """The medians of gluon bench train: milliseconds of each part, and tokens/s of the whole step."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, text = NanoGpt(), read_text()
@@ -181,7 +181,7 @@ def time_reference(preset, threads, steps):
     for step in range(WARMUP_STEPS + steps):
         clock = [time.perf_counter()]
         loss = model(*windows(text, step * BATCH % (len(text) // CONTEXT - BATCH), BATCH))
-        loss.item()  # our trainer reads it too
+        loss.item()  # our trainer reads it as well
         clock.append(time.perf_counter())
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -199,7 +199,7 @@ def time_reference(preset, threads, steps):
 
 
 def run(command, threads):
-    """The output of a process, with both sides' thread pools at the same size."""
+    """The output of a process with this number of threads."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run([str(part) for part in command], env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
@@ -239,7 +239,7 @@ def read_safetensors(path):
 
 
 def compare_functions(options):
-    """Validation losses of ours and of the reference with the weights of a short run of ours."""
+    """Our validation loss and the reference's, with the weights of a short run of ours."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "run"
         run([options.program, "--threads", options.threads, "train", *model_flags(), "--steps", 10, "--out", out],
@@ -261,10 +261,10 @@ def compare_functions(options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Training speed of ours beside PyTorch eager")
+    parser = argparse.ArgumentParser(description="Compares our training speed with PyTorch eager")
     parser.add_argument("--program", default=ROOT / "build" / "gluon", type=pathlib.Path)
     parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int)
-    parser.add_argument("--rounds", default=5, type=int, help="runs of each side, in turns; the medians count")
+    parser.add_argument("--rounds", default=5, type=int, help="alternating runs of each side; the results are medians")
     parser.add_argument("--steps", default=20, type=int, help="timed steps of a run")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--side", choices=list(PRESETS), help=argparse.SUPPRESS)  # one run of the reference
@@ -273,7 +273,7 @@ def main():
         print(json.dumps(time_reference(options.side, options.threads, options.steps)))
         return
     if not options.program.exists():
-        sys.exit(f"eager_train: no program {options.program}; make build")
+        sys.exit(f"eager_train: no program {options.program}; run make build")
 
     losses = compare_functions(options)
     results = []
@@ -295,7 +295,7 @@ def main():
         print(json.dumps({**how, "presets": results}, indent=2))
         return
     print(f"training steps, nanogpt-tiny, batch {BATCH} x {CONTEXT}, {options.threads} threads, PyTorch "
-          f"{torch.__version__} eager; medians of {options.rounds} runs of {options.steps} steps, in turns\n"
+          f"{torch.__version__} eager; medians of {options.rounds} alternating runs of {options.steps} steps\n"
           f"same weights, validation loss: ours {losses[0]:.6f}, reference {losses[1]:.6f}\n")
     print(f"{'preset':<10}{'side':<12}{'tokens/s':>10}{'forward':>10}{'backward':>10}{'optimizer':>11}  ms")
     for result in results:

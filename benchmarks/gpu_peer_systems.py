@@ -1,4 +1,4 @@
-"""What gpu_peers.py times ours beside: optimizers and a model as people write them in PyTorch."""
+"""The systems that gpu_peers.py compares with: optimizers and a model as commonly written in PyTorch."""
 import math
 
 import torch

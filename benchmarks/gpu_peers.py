@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Optimizer and training steps of ours beside other systems on one CUDA GPU, measured in one run.
+"""Compares our optimizer and training steps with other systems on one CUDA GPU, in one run.
 
     benchmarks/gpu_peers.py [--program build/gluon] [--repeats 20] [--only step|train] [--json FILE]
 
-Ours are runs of `gluon bench step` and `gluon bench train`, each before its peers have taken memory. The peers are
-PyTorch's own optimizers and short versions (gpu_peer_systems.py) of what people run:
+Our side is `gluon bench step` and `gluon bench train`, each run before its peers allocate memory. The peers are
+PyTorch's optimizers and short versions (gpu_peer_systems.py) of common implementations:
 
     stacked Polar Express   foreach momentum, matrices stacked by shape, five compiled steps in bfloat16
     eager Scion             one matrix at a time, five Jordan steps in bfloat16; sign for the embedding
     compiled NanoGPT        the paper's model under bfloat16 autocast and torch.compile, with that Scion, and with the
                             stacked Polar Express and the same sign
 
-Optimizer steps are timed by CUDA events with the GPU idle before, training steps of ours by the clock; medians count.
-Our forward+backward waits after each of the two, the whole step does not. The error is the root mean square, over one
-matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)), U V^T from a float64 SVD.
+Optimizer steps are timed by CUDA events on an idle GPU, our training steps by the host's clock; results are medians.
+Our forward+backward time waits after each of the two, the whole step does not. The error is the root mean square, over
+one matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)), U V^T from a float64 SVD.
 """
 import argparse
 import datetime
@@ -43,15 +43,15 @@ from gpu_peer_systems import JORDAN, POLAR_EXPRESS, SAFETY, NanoGpt, Scion, Stac
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START = time.monotonic()
 VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, BATCH = 50304, 1024, 12, 768, 6, 32  # nanogpt-124m
-EMBEDDING_FLOOR = 1e3 * VOCABULARY * WIDTH * 20 / 4.2e12  # ms, as the other floors
+EMBEDDING_FLOOR = 1e3 * VOCABULARY * WIDTH * 20 / 4.2e12  # ms
 TRAIN_FLOOR = 36
 STACKED, MUON = "torch.compile, stacked Polar Express", "torch.optim.Muon"
 SCION_TRAINING = "torch.compile, eager Scion"
 NOTES = f"""\
 Floors, with products at 733 TFLOP/s, half computed where symmetric, and bytes at 4.2 TB/s: gpt124m 1.3 + 0.4 ms,
 gpt1b3 38 ms of products, embedding {EMBEDDING_FLOOR:.2f} ms of bytes, training {TRAIN_FLOOR} ms of products.
-Peers have torch.set_float32_matmul_precision('high') and, as ours, a bfloat16 residual stream. AdamW is there for
-scale. The error beside torch.optim.Muon is that of Jordan's five steps in bfloat16."""
+Peers use torch.set_float32_matmul_precision('high') and, like ours, a bfloat16 residual stream. AdamW is listed for
+scale. The error of torch.optim.Muon is that of Jordan's five steps in bfloat16."""
 
 
 def gpt_shapes(blocks, width):
@@ -97,7 +97,7 @@ def run_ours(options, benchmark, *arguments):
     command = [str(part) for part in command]
     say("ours: " + " ".join(command[1:]))
     done = subprocess.run([*command, "--json"], capture_output=True, text=True)
-    print(done.stderr, end="", file=sys.stderr)  # a slow path that was taken is said there
+    print(done.stderr, end="", file=sys.stderr)  # contains warnings about slow paths
     if done.returncode != 0:
         return {"unavailable": first_line(done.stderr or done.stdout)}
     return json.loads(done.stdout)
@@ -108,7 +108,7 @@ def row(what, system, ms=None, **more):
 
 
 def attempt(what, system, measure):
-    """The rows of measure(), or one that says why there are none: a peer that fails does not end the run."""
+    """The rows of measure(), or one row with the error: a failing peer does not end the run."""
     say(f"{system}: {what}")
     try:
         return measure()
@@ -127,7 +127,7 @@ def exact_polar(g):
 
 
 def polar_errors(shapes, device):
-    """Errors of the peers' two iterations, over one random matrix of each shape."""
+    """Errors of the peers' iterations on one random matrix of each shape."""
     iterations = {STACKED: (POLAR_EXPRESS, SAFETY), MUON: (JORDAN, 1)}
     squares = {name: [] for name in iterations}
     for rows, columns in sorted(set(shapes)):
@@ -177,7 +177,7 @@ def time_peer_training(repeats):
     model = NanoGpt(VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS).cuda()
     compiled = torch.compile(model, dynamic=False)
     hidden, embedding = list(model.blocks.parameters()), [model.head.weight]
-    tokens, targets = torch.randint(256, (2, BATCH, CONTEXT), device="cuda")  # bytes, as those of ours
+    tokens, targets = torch.randint(256, (2, BATCH, CONTEXT), device="cuda")  # bytes, like ours
 
     def compute_gradients():
         model.zero_grad(set_to_none=True)
@@ -236,18 +236,18 @@ def print_table(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Ours beside other systems on one CUDA GPU")
+    parser = argparse.ArgumentParser(description="Compares our steps with other systems on one CUDA GPU")
     parser.add_argument("--program", default=ROOT / "build" / "gluon", type=pathlib.Path)
-    parser.add_argument("--repeats", default=20, type=int, help="timed steps of each system; the median counts")
+    parser.add_argument("--repeats", default=20, type=int, help="timed steps per system; the result is the median")
     parser.add_argument("--only", choices=["step", "train"])
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the rows there too")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         stop(f"no CUDA GPU is available to PyTorch {torch.__version__}")
     if options.repeats < 1:
         stop(f"--repeats must be >= 1, got {options.repeats}")
     if not options.program.is_file():
-        stop(f"no program {options.program}; make build")
+        stop(f"no program {options.program}; run make build")
     options.program = options.program.resolve()
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(0)

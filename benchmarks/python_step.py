@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The step of gluon.Muon beside torch.optim.Muon's, on the hidden matrices of a GPT with 124M parameters, in one run.
+"""Compares a step of gluon.Muon with one of torch.optim.Muon, on the hidden matrices of a GPT with 124M parameters.
 
     benchmarks/python_step.py [--device cuda] [--blocks 12] [--repeats 20] [--at-least 10]
 
-Both start from the same weights and gradients and scale their updates the same way. A step is timed from an idle
-device until it is idle again, the host's part included; medians count. With --at-least R the exit status is 1 when
-torch's step takes less than R times ours.
+Both start from the same weights and gradients and scale their updates in the same way. A step is timed from an idle
+device until it is idle again, including the host; results are medians. With --at-least R the exit status is 1 if
+torch's step takes less than R times as long as ours.
 """
 
 import argparse
@@ -26,7 +26,7 @@ try:
 
     gluon.Muon
 except (ImportError, AttributeError):
-    stop("needs torch and the package gluon: make python says which PYTHONPATH finds it")
+    stop("needs torch and the package gluon; make python prints the PYTHONPATH")
 
 WIDTH = 768
 OURS = ["polar_express:4", "bfloat16:newton_schulz:5"]  # the default, and the iteration of torch.optim.Muon
@@ -47,7 +47,7 @@ def matrices(blocks, device):
 def milliseconds(optimizer, device, repeats):
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     times = []
-    for repeat in range(repeats + 3):  # the first ones compile, allocate and capture
+    for repeat in range(repeats + 3):  # the first steps compile, allocate and capture
         wait()
         start = time.perf_counter()
         optimizer.step()
@@ -69,7 +69,7 @@ def main():
     if not hasattr(torch.optim, "Muon"):
         stop(f"torch.optim.Muon needs torch 2.9 or later, this is {torch.__version__}")
     if options.device == "cuda" and not torch.cuda.is_available():
-        stop("no CUDA device; --device cpu goes without")
+        stop("no CUDA device; use --device cpu")
 
     machine = torch.cuda.get_device_name() if options.device == "cuda" else "the CPU"
     layers = matrices(options.blocks, options.device)
@@ -86,7 +86,7 @@ def main():
     print(f"{'torch.optim.Muon':42} {reference:9.3f}")
     ratio = reference / ours[OURS[0]]
     if ratio < options.at_least:
-        print(f"python_step: {ratio:.1f}x is below the {options.at_least:g}x asked for", file=sys.stderr)
+        print(f"python_step: {ratio:.1f}x is less than --at-least {options.at_least:g}", file=sys.stderr)
         return 1
     return 0
 

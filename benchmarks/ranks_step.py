@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The optimizer's part of a training step with several ranks beside that with one, in one run.
+"""Compares the optimizer's time in a training step on several ranks with that on one rank.
 
     benchmarks/ranks_step.py [--program build/gluon] [--ranks 2] [--width 512] [--repeats 3] [--at-most 0.6]
 
-Trains a nanogpt-tiny so wide, on so few tokens, that the optimizer dominates; one thread a rank, and as many examples a
-rank as one rank alone has. Seconds of the optimizer count from the gradients at their owners to the new parameters at
-all ranks. Runs alternate; the least of each kind's medians counts, since whatever disturbs them makes them longer. With
---at-most R the exit status is 1 when the optimizer takes more than R of its time on one rank.
+Trains a wide nanogpt-tiny on few tokens, so that the optimizer dominates, with one thread and the same number of
+examples per rank. The optimizer's time starts when the gradients are at their owners and ends when all ranks have the
+new parameters. Runs alternate; the result is the least median of each kind, because disturbances only add time. With
+--at-most R the exit status is 1 if the optimizer takes more than R times as long as on one rank.
 """
 
 import argparse
@@ -18,12 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-EXAMPLES = 2  # of a rank, 32 tokens each
+EXAMPLES = 2  # per rank, 32 tokens each
 STEPS = 14  # the first two warm up
 
 
 def train(program, ranks, width):
-    """Median seconds of a step and of the optimizer in it."""
+    """Median seconds of a step and of its optimizer."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         model = ["--layers", "2", "--width", str(width), "--heads", "8", "--seq", "32"]

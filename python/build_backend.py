@@ -1,7 +1,7 @@
 """The build backend of `pip install .` (PEP 517): CMake builds the module, and a wheel is written from it.
 
-It needs nothing but the standard library, so that pip downloads nothing: cmake, a compiler, torch and pybind11 (or the
-headers that pip's torch brings) are what the machine already has. GLUON_CMAKE_ARGS adds arguments for CMake.
+It needs only the standard library, so pip downloads nothing: the machine must have cmake, a compiler, torch and
+pybind11 (pip's torch contains its headers). GLUON_CMAKE_ARGS adds arguments for CMake.
 """
 
 import base64
@@ -26,7 +26,7 @@ def _version():
 
 
 def _metadata():
-    # Without "Requires-Dist: torch": the build needs torch anyway, and pip does not see Debian's.
+    # No "Requires-Dist: torch": the build needs torch anyway, and pip does not see Debian's.
     return (
         f"Metadata-Version: 2.1\nName: gluon-lmo\nVersion: {_version()}\n"
         "Summary: Layer-wise LMO optimizers (Gluon, Muon, Scion and relatives) for PyTorch\n"
@@ -45,7 +45,7 @@ def _wheel_text():
 
 
 def _outside():
-    """The environment without pip's isolation, which would hide torch."""
+    """The environment without pip's build isolation, which hides torch."""
     if "pip-build-env" not in os.environ.get("PYTHONPATH", ""):
         return dict(os.environ)
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONNOUSERSITE")}
@@ -93,7 +93,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
-        # A folder given by GLUON_BUILD_DIR is kept, so that the next build is quick.
+        # GLUON_BUILD_DIR keeps the build folder for the next build.
         module = _build(os.environ.get("GLUON_BUILD_DIR", folder))
         package = [p for p in sorted((ROOT / "python" / "gluon").iterdir()) if p.suffix in (".py", ".pyi", ".typed")]
         files = {f"gluon/{path.name}": path.read_bytes() for path in [*package, module]}
@@ -103,7 +103,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """The files git knows."""
+    """The files that git tracks."""
     name = f"{NAME}-{_version()}"
     archive = pathlib.Path(sdist_directory) / f"{name}.tar.gz"
     command = ["git", "archive", "--format=tar.gz", f"--prefix={name}/", "-o", str(archive), "HEAD"]

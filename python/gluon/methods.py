@@ -1,5 +1,5 @@
-"""Muon and Scion with the arguments of the public ones. Here "lr" of a group is their lr: rules have radius 1 (Scion:
-the scale), and lr multiplies it."""
+"""Muon and Scion with the arguments of the public ones. "lr" of a group is their lr: rules have radius 1 (Scion: the
+scale), and lr multiplies it."""
 
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
@@ -14,17 +14,17 @@ class Muon(Gluon):
     """Muon on hidden matrices and convolutions, AdamW on everything else, in one optimizer.
 
     Args:
-        params: as for Gluon. Groups may say ``use_muon`` as those of MuonWithAuxAdam do, and without it ``betas`` and
-            ``eps``; their ``lr`` is then that group's own.
-        lr: of the matrices; torch's schedulers change it, and AdamW's rate with it in proportion.
-        weight_decay: decoupled, of matrices; vectors and scalars do not decay.
+        params: as for Gluon. As in MuonWithAuxAdam, groups may set ``use_muon`` and their own ``lr``, and groups with
+            ``use_muon=False`` also ``betas`` and ``eps``.
+        lr: learning rate of the matrices; torch's schedulers scale AdamW's rate by the same factor.
+        weight_decay: decoupled decay of matrices; vectors and scalars do not decay.
         momentum, nesterov: as in the public Muon.
-        ns_steps: Newton-Schulz steps with the public coefficients; without it the default, Polar Express, which is
-            closer to U V^T in fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
-        adjust_lr_fn: how U V^T of an m x n matrix is scaled: ``"original"`` sqrt(max(1, m/n)), ``"match_rms_adamw"``
+        ns_steps: Newton-Schulz steps with the public coefficients. The default is Polar Express, which is closer to
+            U V^T with fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
+        adjust_lr_fn: scale of U V^T for an m x n matrix: ``"original"`` sqrt(max(1, m/n)), ``"match_rms_adamw"``
             0.2 sqrt(max(m, n)), or ``"none"``.
-        adamw_lr: learning rate of the layers that are no hidden matrices.
-        options: Gluon's, ``process_group`` among them.
+        adamw_lr: learning rate of the other layers.
+        options: those of Gluon, including ``process_group``.
 
     >>> import torch, gluon
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
@@ -51,12 +51,12 @@ class Muon(Gluon):
         **options: Any,
     ) -> None:
         if not lr > 0:
-            raise ValueError(f"Muon: lr must be > 0 at the start, got {lr}; AdamW's rate is kept in proportion to it")
+            raise ValueError(f"Muon: lr must be > 0 at the start, got {lr}; AdamW's rate is stored relative to it")
         scale = _MUON_SCALES.get(adjust_lr_fn or "original")
         if scale is None:
             raise ValueError(f"Muon: unknown adjust_lr_fn '{adjust_lr_fn}'; allowed are {', '.join(_MUON_SCALES)}")
         if ns_steps is not None and orthogonalizer is not None:
-            raise ValueError("Muon: ns_steps and orthogonalizer exclude each other")
+            raise ValueError("Muon: ns_steps and orthogonalizer cannot be combined")
         if ns_steps is not None:
             orthogonalizer = f"newton_schulz:{ns_steps}"
         # 3e-4 / 0.02 is 0.015, not 0.014999999999999998.
@@ -76,8 +76,8 @@ class Muon(Gluon):
 
 
 def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Parameters, Dict[str, Any]]:
-    """Groups with "use_muon" -> groups with the norm and a radius of 1, so that their lr is what it says; and what they
-    say about AdamW, whose betas and eps are those of the whole optimizer."""
+    """Replaces "use_muon" of groups by a norm and a radius of 1, which lr multiplies. Also returns their AdamW options,
+    which are the same for the whole optimizer."""
     if not isinstance(params, (list, tuple)) or not any(isinstance(g, dict) and "use_muon" in g for g in params):
         return params, {}
     groups, adamw = [], {}
@@ -99,7 +99,7 @@ def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Para
 
 
 def _scion_norm(name: str, kwargs: Mapping[str, Any]) -> Optional[str]:
-    """A norm of the public Scion in our words; none for Auto. For an m x n matrix."""
+    """Our name of a norm of the public Scion, for an m x n matrix; None for Auto."""
     normalized, transpose = kwargs.get("normalized"), kwargs.get("transpose", False)
     spectral = f"spectral(newton_schulz:{kwargs['steps']})" if "steps" in kwargs else "spectral"
     if name == "Auto":
@@ -127,16 +127,16 @@ def _scion_norm(name: str, kwargs: Mapping[str, Any]) -> Optional[str]:
 
 
 class Scion(Gluon):
-    """Scion with the arguments of LIONS' one: X <- (1 - lr) X + lr scale lmo(M), without (1 - lr) if unconstrained.
+    """Scion with the arguments of LIONS' Scion: X <- (1 - lr) X + lr scale lmo(M), without (1 - lr) if unconstrained.
 
     Args:
-        params: as for Gluon. Groups may carry ``norm``, ``norm_kwargs`` and ``scale`` as there.
+        params: as for Gluon. Groups may set ``norm``, ``norm_kwargs`` and ``scale`` as there.
         lr: gamma, shared by all layers.
         momentum: ONE MINUS the weight of the old momentum, as in the public code: 0.1 is what Gluon calls 0.9.
-        norm, norm_kwargs: of groups that say nothing; ``"Auto"`` takes the preset's norms by role.
+        norm, norm_kwargs: defaults for the groups; ``"Auto"`` uses the preset's norms by role.
         scale: rho; a number for all layers, or by role: ``{"hidden": 50, "embedding": 3000}``.
-        unconstrained: no ball.
-        options: Gluon's, ``process_group`` among them.
+        unconstrained: without balls.
+        options: those of Gluon, including ``process_group``.
 
     >>> import torch, gluon
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
@@ -163,7 +163,7 @@ class Scion(Gluon):
         **options: Any,
     ) -> None:
         if not 0 < momentum <= 1:
-            raise ValueError(f"Scion: momentum must be in (0, 1], one minus the weight of the old one, got {momentum}")
+            raise ValueError(f"Scion: momentum, one minus the weight of the old one, must be in (0, 1], got {momentum}")
         radii = dict(scale) if isinstance(scale, Mapping) else {}
         self._scion_defaults: Dict[str, Any] = {"norm": norm, "norm_kwargs": dict(norm_kwargs or {})}
         if scale is not None and not isinstance(scale, Mapping):
@@ -188,7 +188,7 @@ class Scion(Gluon):
         super().add_param_group(group)
 
     def _momentum_setting(self, beta: float) -> float:
-        return self._momentum  # not 1 - beta, which is rounded
+        return self._momentum  # 1 - beta would be rounded
 
     def _beta(self, setting: float) -> float:
         return 1 - setting

@@ -1,8 +1,8 @@
 """Norms of parameters, their duals and linear minimization oracles, by name.
 
-Names are those of the rules: "spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)".
-A tensor is read as a parameter: (m, n) is a matrix, (..., m, n) a stack of them, (C) a vector, (out, in, k, k) a
-convolution flattened to (out, in k k). `role` says so where the shape does not.
+Names are those of rules: "spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)".
+Tensors have the shapes of parameters: (m, n) is a matrix, (..., m, n) a stack of matrices, (C) a vector, (out, in, k,
+k) a convolution, flattened to (out, in k k). `role` overrides what the shape suggests.
 """
 
 from typing import Optional
@@ -39,7 +39,7 @@ def lmo(
 ) -> torch.Tensor:
     """The minimiser of <g, z> over |z| <= 1, shaped as g: it points downhill, and lmo(0) = 0.
 
-    `orthogonalizer` is used inside "spectral" norms that name none.
+    `orthogonalizer` is for "spectral" norms that do not name one.
 
     >>> import torch, gluon
     >>> gluon.norms.lmo(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "max_entry")
@@ -54,7 +54,7 @@ def orthogonalize(
 ) -> torch.Tensor:
     """The polar factor U V^T of each matrix of x = U S V^T.
 
-    `method`: "svd", "newton_schulz[:STEPS]", "polar_express[:STEPS]"; "bfloat16:NAME" and "float32:NAME" choose the
+    `method`: "svd", "newton_schulz[:STEPS]" or "polar_express[:STEPS]"; "bfloat16:NAME" and "float32:NAME" select the
     precision.
 
     >>> import torch, gluon

@@ -1,8 +1,8 @@
 """Gluon as a torch.optim.Optimizer: parameter groups, schedulers and checkpoints around the C++ optimizer.
 
-The C++ optimizer sees the same parameters and gradients. What is done here is torch's side alone: names and groups,
-"lr" and "momentum" of the groups handed on before each step, state dicts by name, and a new C++ optimizer, with the old
-state, when parameters join later.
+The C++ optimizer has the same parameters and gradients. This file contains torch's side: names and groups, "lr" and
+"momentum" of the groups passed on before each step, state dicts by name, and a new C++ optimizer with the old state
+when parameters are added.
 """
 
 import copy
@@ -19,7 +19,7 @@ from .parameters import (
 
 _STATE_KEYS = ("gluon", "state", "param_groups")
 
-# The step is one call into C++: torch.compile has nothing to trace in it. Torch's own optimizers use the same mark.
+# The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
@@ -28,7 +28,7 @@ def _warn(sentence: str) -> None:
 
 
 def _run_hooks(optimizer: torch.optim.Optimizer, kind: str, *arguments: Any) -> Any:
-    """The hooks that torch 2's register_*_hook() have added; torch 1.13 has none. A result replaces the argument."""
+    """Runs the hooks that torch 2's register_*_hook() added; torch 1.13 has none. A result replaces the argument."""
     for hook in list(getattr(optimizer, f"_optimizer_{kind}_hooks", {}).values()):
         result = hook(optimizer, *arguments)
         if result is not None:
@@ -50,35 +50,38 @@ def _by_kind(state: Mapping[str, Mapping[str, torch.Tensor]]) -> Dict[str, torch
 
 
 class Gluon(torch.optim.Optimizer):
-    """Every layer moves along the LMO of its own norm, as far as its radius says.
+    """Moves every layer along the LMO of its own norm, by its radius.
 
     Args:
         params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
-            plain parameters (roles are guessed from shapes, with a warning). A group may carry ``lr``, ``momentum``,
+            plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball`` and ``split``.
-        lr: the factor on all radii; what torch's schedulers change.
+        lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"sign_descent"``, ``"normalized_descent"``,
             ``"deterministic_gluon"`` or ``"adamw"``.
-        radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for those with one.
+        radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
+            radius. Other optimizers call a radius learning rate.
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
-        geometry: rules (dicts) or a ``Geometry``. Alone it decides everything; beside a preset its rules come first.
-        orthogonalizer: inside spectral norms: ``"polar_express:4"``, ``"newton_schulz:5"``, ``"svd"``, ...
+        geometry: rules (dicts) or a ``Geometry``. Without a preset it must cover all layers; with one, its rules come
+            first.
+        orthogonalizer: for spectral norms: ``"polar_express:4"``, ``"newton_schulz:5"``, ``"svd"``, ...
         roles: roles by glob on the name, ``{"fc3.weight": "head"}``.
-        schedule: a schedule of the library, ``"linear(5000,1450)"``; multiplies with ``lr``.
-        non_finite: what a NaN or Inf gradient does: ``"error"`` (nothing moves) or ``"skip"`` (the step is left out).
+        schedule: a schedule of the library, ``"linear(5000,1450)"``, which multiplies ``lr``.
+        non_finite: reaction to a NaN or Inf gradient: ``"error"`` (nothing moves) or ``"skip"`` (the step is skipped).
         adamw_betas, adamw_eps, adamw_clip: for layers that the geometry leaves to AdamW.
-        process_group: ranks that share the layers, a group of torch.distributed such as
-            ``torch.distributed.group.WORLD`` (after ``init_process_group()``). Without it every rank computes all.
+        process_group: the ranks that share the layers, a group of torch.distributed such as
+            ``torch.distributed.group.WORLD`` (after ``init_process_group()``). By default every rank computes all
+            layers.
 
-    With a process group every layer has one owner, which alone keeps its momentum and computes its update. ``step()``
-    brings the mean of all ranks' gradients to the owners and the new parameters to everybody, so the model needs no
-    DistributedDataParallel; inside one it trains the same, and the gradients travel twice. All ranks start with the
-    same parameters, freeze and thaw the same ones, and make these calls together, or they wait for each other until the
-    group's timeout: the constructor, ``add_param_group``, ``step``, ``state_dict``, ``load_state_dict`` and
-    ``effective_radii``. States are whole on every rank and go to any number of ranks. After a step a gradient is the
-    mean at its owner and the rank's own elsewhere. Where ranks cannot reach each other, RankLost (a RuntimeError) is
-    raised. Such an optimizer is neither copied nor pickled, which raises TypeError: its momentum lies on several ranks,
-    and so would have to be gathered by all of them.
+    With a process group every layer has one owner, which keeps its momentum and computes its update. ``step()`` sends
+    the mean of all ranks' gradients to the owners and the new parameters to all ranks, so the model needs no
+    DistributedDataParallel; inside one it trains the same, and gradients are exchanged twice. All ranks must start with
+    equal parameters, freeze and unfreeze the same ones, and make these calls together: the constructor,
+    ``add_param_group``, ``step``, ``state_dict``, ``load_state_dict`` and ``effective_radii``. Otherwise they wait for
+    each other until the group's timeout. States are whole on every rank and can be loaded on any number of ranks. After
+    a step the owner's gradient of a layer is the mean; other ranks keep their own. When ranks cannot reach each other,
+    RankLost (a RuntimeError) is raised. Such an optimizer cannot be copied or pickled (TypeError), because its momentum
+    is distributed over the ranks.
 
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
@@ -123,7 +126,7 @@ class Gluon(torch.optim.Optimizer):
             "adamw_clip": adamw_clip,
         }
         self._observers: List[Any] = []
-        self._joined: set = set()  # names of the layers that the core has
+        self._joined: set = set()  # names of the core's layers
         self._built = False
         super().__init__(groups, {"lr": lr})
         self._install(self._make_core(set()))
@@ -137,7 +140,7 @@ class Gluon(torch.optim.Optimizer):
             if not any(_core.glob_match(pattern, name) for group in self.param_groups for name in group["param_names"]):
                 raise ValueError(f"roles: no parameter matches '{pattern}'")
 
-    # torch's "momentum" of a group <-> beta; a subclass may have another convention.
+    # Conversion between torch's "momentum" of a group and beta; a subclass may have another convention.
     def _momentum_setting(self, beta: float) -> float:
         return beta
 
@@ -156,8 +159,8 @@ class Gluon(torch.optim.Optimizer):
         ]
 
     def _make_core(self, joined: set) -> _core.Optimizer:
-        """A core for the trainable parameters and those called as in `joined`, frozen or not."""
-        with all_or_none(self._collective, "when the optimizer is made"):
+        """A core for the trainable parameters and those named in `joined`, frozen or not."""
+        with all_or_none(self._collective, "when creating the optimizer"):
             core = _core.Optimizer(
                 self._layers(joined), self.geometry, collective=self._collective, warn=_warn, **self._options
             )
@@ -173,12 +176,12 @@ class Gluon(torch.optim.Optimizer):
         self._built = True
 
     def _rebuild(self) -> None:
-        """A core for the parameters there are now; those it had keep their state."""
-        with all_or_none(self._collective, "when parameters join"):
+        """Replaces the core by one for the current parameters; existing parameters keep their state."""
+        with all_or_none(self._collective, "when adding parameters"):
             if self._observers and self._collective is not None and self._collective.size > 1:
                 raise ValueError(
-                    f"{type(self).__name__}: parameters that join now change which rank owns which layer, and a "
-                    "SmoothnessRecorder measures those its rank owned; let them join before it is made"
+                    f"{type(self).__name__}: adding parameters would change which rank owns which layer, and a "
+                    "SmoothnessRecorder measures the layers that its rank owned; add them before creating the recorder"
                 )
         old = self._core.state()
         core = self._make_core(self._joined)
@@ -194,7 +197,7 @@ class Gluon(torch.optim.Optimizer):
                 core.set_group_beta(index, self._beta(float(group["momentum"])))
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """Adds a group; its parameters join with fresh state, the others keep theirs."""
+        """Adds a group. Its parameters start with fresh state; the others keep theirs."""
         if not isinstance(param_group, dict):
             raise TypeError("param_group must be a dict")
         count = sum(len(group["params"]) for group in self.param_groups)
@@ -209,13 +212,13 @@ class Gluon(torch.optim.Optimizer):
 
     @_not_traced
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """Moves all layers that have a gradient; gradients stay as they are.
+        """Moves all layers that have a gradient; gradients do not change.
 
         With a process group all ranks call it together, and gradients of owned layers become the mean over the ranks.
-        A layer moves when any rank has a gradient of it; ranks without one count as zeros.
+        A layer moves if any rank has a gradient of it; a missing gradient counts as zero.
 
-        Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError on a gradient unlike
-        its parameter. Where a GPU's kernels move all layers, a bad gradient is told by the next step() or wait().
+        Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError if a gradient does not
+        match its parameter. When a GPU's kernels move all layers, the next step() or wait() reports a bad gradient.
 
         In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted
         in ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move.
@@ -239,7 +242,7 @@ class Gluon(torch.optim.Optimizer):
 
     @property
     def geometry(self) -> _core.Geometry:
-        """The rules in use, those of groups included."""
+        """The rules in use, including those of groups."""
         return geometry_of_groups(self._base, self.param_groups)
 
     @property
@@ -248,25 +251,25 @@ class Gluon(torch.optim.Optimizer):
 
     @property
     def steps_skipped(self) -> int:
-        """Steps left out because of a NaN or Inf gradient, with ``non_finite="skip"``."""
+        """Steps skipped because of a NaN or Inf gradient, with ``non_finite="skip"``."""
         return self._core.steps_skipped
 
     def routing_report(self) -> str:
-        """Which rule each group of layers follows."""
+        """The rule that each group of layers follows, as a table."""
         lrs = [float(group["lr"]) for group in self.param_groups]
-        said = f"radii are multiplied by lr: {', '.join(f'{lr:g}' for lr in lrs)}\n" if set(lrs) != {1.0} else ""
-        return self._core.routing_report() + said
+        note = f"radii are multiplied by lr: {', '.join(f'{lr:g}' for lr in lrs)}\n" if set(lrs) != {1.0} else ""
+        return self._core.routing_report() + note
 
     def effective_radii(self) -> Dict[str, float]:
         """The radius (AdamW: learning rate) each layer moved by in its last step, ``lr`` and schedule included.
 
-        A layer with several matrices has one entry for each, ``"qkv.weight[0]"``. With a process group all ranks call
-        it together, and all get all layers.
+        A layer with several matrices has one entry per matrix, ``"qkv.weight[0]"``. With a process group all ranks call
+        it together, and each gets all layers.
         """
         return self._core.effective_radii()
 
     def state_bytes(self) -> int:
-        """Bytes of momentum and of AdamW's moments that this process keeps: with a process group its own layers'."""
+        """Bytes of momentum and of AdamW's moments on this process; with a process group, of the layers it owns."""
         return self._core.state_bytes()
 
     def wait(self) -> None:
@@ -275,7 +278,7 @@ class Gluon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def initialize(self, ball: float = 1.0, seed: int = 0) -> None:
-        """Overwrites the parameters with random points of their norm balls, as Scion starts."""
+        """Overwrites the parameters with random points of their norm balls, as Scion does."""
         _core.initialize(self._core.layers, self.geometry, ball, seed)
 
     def add_observer(self, observer: Any) -> None:
@@ -283,9 +286,9 @@ class Gluon(torch.optim.Optimizer):
         self._observers.append(observer)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything needed to go on: tensors by parameter name and kind, and the groups with names for parameters.
+        """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters.
 
-        With a process group all ranks call it together; each gets all of it, and one may save it.
+        With a process group all ranks call it together, and each gets the whole state.
         """
         _run_hooks(self, "state_dict_pre")
         state = self._core.state()
@@ -300,10 +303,10 @@ class Gluon(torch.optim.Optimizer):
         return _run_hooks(self, "state_dict_post", state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The inverse of state_dict(), by name: the order of parameters and groups may differ, and the number of ranks.
+        """Loads a state by name: the order of parameters and groups, and the number of ranks, may differ.
 
-        With a process group all ranks call it together, with the same state; what does not fit on one raises on all.
-        Raises ValueError, with nothing changed, when it does not fit.
+        With a process group all ranks call it together with the same state, and an error on one rank raises on all.
+        Raises ValueError, with nothing changed, if the state does not fit.
         """
         state_dict = _run_hooks(self, "load_state_dict_pre", dict(state_dict))
         with all_or_none(self._collective, "when a state is loaded"):
@@ -312,7 +315,7 @@ class Gluon(torch.optim.Optimizer):
             state = _core.OptimizerState(about["version"], about["step"], _by_kind(layers))
         if self._collective is not None:
             check_states(self._collective, state)
-        # A parameter that was trained then is part of it now, frozen or not; one that was not starts anew.
+        # Parameters in the saved state are part of the core, frozen or not; others start with fresh state.
         core = self._make_core(self._joined | set(layers))
         if any(layer.name not in layers for layer in core.layers):
             fresh = {key: x for key, x in core.state().tensors.items() if key.split("/", 1)[1] not in layers}
@@ -321,12 +324,12 @@ class Gluon(torch.optim.Optimizer):
             core.load_state(state)
         self._install(core)
         for group, saved in zip(self.param_groups, saved_groups):
-            # Norms, radii and roles are those of this optimizer; lr and the like are the saved ones.
+            # Norms, radii and roles stay those of this optimizer; lr and the like come from the saved state.
             group.update((k, copy.deepcopy(v)) for k, v in saved.items() if k not in ("params", "role", *RULE_KEYS))
         _run_hooks(self, "load_state_dict_post")
 
     def _saved_groups(self, state_dict: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-        """What the state dict says of each of this optimizer's groups. Raises ValueError where they do not fit."""
+        """The saved group of each of this optimizer's groups. Raises ValueError if they do not match."""
         missing = [key for key in _STATE_KEYS if key not in state_dict]
         if missing:
             raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
@@ -344,10 +347,10 @@ class Gluon(torch.optim.Optimizer):
                 return saved
         known = {name for saved in saved_groups for name in saved["params"]}
         unknown = sorted(names - known)
-        said = f"it does not know '{unknown[0]}'" if unknown else "they are distributed otherwise"
-        raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {said}")
+        reason = f"'{unknown[0]}' is missing" if unknown else "the parameters are grouped differently"
+        raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {reason}")
 
-    # deepcopy and pickle. Observers stay with the original: they measure its parameters.
+    # Attributes that deepcopy and pickle keep. Observers measure the original's parameters and are not copied.
     _kept: Tuple[str, ...] = (
         "defaults", "param_groups", "state", "_base", "_joined", "_module_roles", "_options", "_roles",
     )  # fmt: skip
@@ -355,8 +358,8 @@ class Gluon(torch.optim.Optimizer):
     def __getstate__(self) -> Dict[str, Any]:
         if self._collective is not None:
             raise TypeError(
-                f"{type(self).__name__}: an optimizer with a process group is neither copied nor pickled, since its "
-                "momentum lies on several ranks; call state_dict() on all of them and load it into another optimizer"
+                f"{type(self).__name__}: an optimizer with a process group cannot be copied or pickled, because its "
+                "momentum is on several ranks; call state_dict() on all of them and load it into another optimizer"
             )
         kept = {key: self.__dict__[key] for key in self._kept}
         return {**kept, "_saved": self._core.state().tensors, "_saved_step": self._core.steps_taken}
@@ -381,7 +384,7 @@ def _geometry(preset: Optional[str], radius: Any, geometry: Any) -> _core.Geomet
         geometry = _core.Geometry([dict(rule) for rule in geometry])
     if geometry is not None and preset is None:
         if radius is not None:
-            raise ValueError("radius: belongs to a preset; a geometry's rules have radii of their own")
+            raise ValueError("radius: only for presets; the rules of a geometry have their own radii")
         return geometry
     radii = {} if radius is None else dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
     base = _core.preset(preset or "unscion", radii)

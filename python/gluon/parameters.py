@@ -1,4 +1,4 @@
-"""Parameters as people pass them -> groups with names, and the role of each parameter."""
+"""Turns the parameters that a user passes into groups with names, and finds the role of each parameter."""
 
 import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Tuple, Union
@@ -11,12 +11,12 @@ Parameters = Union[
     torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]
 ]
 
-# What a group may say about its layers: the keys of a rule that are no selectors.
+# Keys of a rule that a parameter group may set for its layers.
 RULE_KEYS = ("norm", "radius", "split", "weight_decay", "ball")
 
 
 def module_roles(module: torch.nn.Module) -> Dict[int, str]:
-    """Roles that module types give away, by the parameter's id. An embedding wins over a head tied to it."""
+    """Roles known from module types, by the parameter's id. An embedding takes precedence over a head tied to it."""
     roles: Dict[int, str] = {}
     for part in module.modules():
         weight = getattr(part, "weight", None)
@@ -32,10 +32,10 @@ def module_roles(module: torch.nn.Module) -> Dict[int, str]:
 
 
 def parameter_groups(parameters: Parameters) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
-    """Groups as torch.optim has them, each with "params" and "param_names" of the same length; and the roles that are
-    known from module types, by name.
+    """torch.optim's groups, each with "params" and "param_names" of equal length; and roles known from module types, by
+    name.
 
-    Parameters without a name are called by their place; a warning says that their roles are guesses.
+    Parameters without a name are named by their position, with a warning that their roles are guesses.
     """
     if isinstance(parameters, torch.Tensor):
         raise TypeError("parameters: expected an iterable of tensors, (name, tensor) pairs or groups, got a tensor")
@@ -47,7 +47,7 @@ def parameter_groups(parameters: Parameters) -> Tuple[List[Dict[str, Any]], Dict
     if not entries:
         raise ValueError("parameters: expected at least one, got none")
     if any(isinstance(entry, dict) for entry in entries) and not all(isinstance(entry, dict) for entry in entries):
-        raise TypeError("parameters: expected groups alone, or parameters alone, got both")
+        raise TypeError("parameters: expected only groups or only parameters, got both")
     if not isinstance(entries[0], dict):
         return [group_of(entries, 0)], {}
     groups: List[Dict[str, Any]] = []
@@ -66,36 +66,36 @@ def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
         raise TypeError("parameters: a set has no order; pass a list")
     names = rest.pop("param_names", None)
     entries = list(params) if names is None else list(zip(names, params))
-    said = rest.get("role") is not None or rest.get("norm") is not None
-    return {**rest, **group_of(entries, start, warn=not said)}
+    described = rest.get("role") is not None or rest.get("norm") is not None
+    return {**rest, **group_of(entries, start, warn=not described)}
 
 
 def plain_name(name: str) -> str:
-    """The name without the words that torch.compile, activation checkpointing and DistributedDataParallel put in."""
+    """The name without the parts that torch.compile, activation checkpointing and DistributedDataParallel add."""
     name = name.replace("_orig_mod.", "").replace("_checkpoint_wrapped_module.", "")
     return name[len("module.") :] if name.startswith("module.") else name
 
 
 def group_of(entries: List[Any], start: int, warn: bool = True) -> Dict[str, Any]:
-    """Tensors or (name, tensor) pairs as a group; `start` numbers those without a name."""
+    """A group of tensors or (name, tensor) pairs; `start` is the number of the first one without a name."""
     named = [entry for entry in entries if isinstance(entry, (tuple, list))]
     if not named:
         if entries and warn:
             warnings.warn(
-                "gluon: parameters without names; their roles are guessed from their shapes, an embedding or a head "
-                "looks like any other matrix. Pass model.named_parameters(), or groups with a 'role'.",
+                "gluon: parameters have no names, so their roles are guessed from their shapes, and an embedding or a "
+                "head looks like any other matrix. Pass model.named_parameters(), or groups with a 'role'.",
                 stacklevel=5,
             )
         return {"params": entries, "param_names": [f"parameter.{start + i}" for i in range(len(entries))]}
     if len(named) != len(entries):
-        raise ValueError("parameters: some have a name and some have not")
+        raise ValueError("parameters: some have a name and some do not")
     return {"params": [tensor for _, tensor in entries], "param_names": [plain_name(str(name)) for name, _ in entries]}
 
 
 def refuse_sharded(name: str, parameter: torch.Tensor) -> None:
-    """A DTensor holds a part of the matrix, and the LMO needs all of it."""
+    """Raises ValueError on a DTensor: it holds a part of the matrix, and the LMO needs the whole."""
     if getattr(parameter, "device_mesh", None) is not None:
-        raise ValueError(f"parameters: '{name}' is sharded over a device mesh; layers have to be whole on every rank")
+        raise ValueError(f"parameters: '{name}' is sharded over a device mesh; every rank must hold whole layers")
 
 
 def role_of(
@@ -105,7 +105,7 @@ def role_of(
     overrides: Mapping[str, str],
     by_module: Mapping[str, str],
 ) -> str:
-    """By an override (glob -> role), the group, the module's type, or the name and shape."""
+    """The role from an override (glob -> role), the group, the module's type, or the name and shape, in this order."""
     for pattern, role in overrides.items():
         if _core.glob_match(pattern, name):
             return role
@@ -113,17 +113,17 @@ def role_of(
         return group["role"]
     if by_module.get(name) == "transposed":
         raise ValueError(
-            f"roles: '{name}' is a transposed convolution, stored as (in, out, ...), which no role flattens as "
-            "(out, in ...); say with roles={...} what it should count as"
+            f"roles: '{name}' is a transposed convolution, stored as (in, out, ...), which no role flattens to "
+            "(out, in ...); choose a role for it with roles={...}"
         )
     return by_module.get(name) or _core.infer_role(name, list(parameter.shape))
 
 
 def geometry_of_groups(geometry: _core.Geometry, groups: List[Dict[str, Any]]) -> _core.Geometry:
-    """`geometry`, with what groups say about their own layers ("norm", "radius", "weight_decay", ...) before it."""
+    """`geometry`, preceded by rules for groups that set "norm", "radius", "weight_decay", ... for their layers."""
     rules = []
     for index, group in enumerate(groups):
-        said = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
-        if said:
-            rules += [{**rule, **said, "group": index} for rule in geometry.rules]
+        own = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
+        if own:
+            rules += [{**rule, **own, "group": index} for rule in geometry.rules]
     return _core.Geometry(rules + geometry.rules, geometry.momentum) if rules else geometry

@@ -16,15 +16,16 @@ class SmoothnessRecorder:
     """Measures an optimizer's layers every `every` steps, without changing a bit of the run.
 
     Args:
-        optimizer: a Gluon optimizer; the recorder attaches itself. With a process group all ranks make the same one and
-            ask for samples together: each measures the layers it owns.
-        every: a sample begins at steps 0, every, 2 every, ... and ends at the next one.
-        mode: where the two gradients come from. ``"consecutive"``: each step's own batch, mostly the batches' noise;
-            ``"full"``: both are full gradients; ``"same_batch"``: the next batch at the old and the new point, which is
-            curvature without noise. It needs help: when ``needs_reference()`` says so, compute the gradients of the
+        optimizer: a Gluon optimizer, which the recorder observes. With a process group all ranks create the same
+            recorder and request samples together; each measures the layers it owns.
+        every: a sample starts at steps 0, every, 2 every, ... and ends one step later.
+        mode: the source of the two gradients. ``"consecutive"``: each step's own batch, mostly the batches' noise.
+            ``"full"``: both are full gradients. ``"same_batch"``: the next batch at the old and the new point, which
+            measures curvature without noise. For it, when ``needs_reference()`` is true, compute the gradients of the
             NEXT batch, call ``take_reference()``, and compute this step's gradients again before ``optimizer.step()``.
-        dual: of spectral norms: ``"exact"``, an orthogonalizer, or ``"auto"`` (exact on the CPU).
-        geometry: the norms that measure; the optimizer's own, and unscion's for layers left to AdamW.
+        dual: how the dual of spectral norms is computed: ``"exact"``, an orthogonalizer, or ``"auto"`` (exact on the
+            CPU).
+        geometry: the norms to measure in; by default the optimizer's, and unscion's for layers left to AdamW.
 
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.ones(2, 2))
@@ -60,13 +61,13 @@ class SmoothnessRecorder:
         optimizer.add_observer(self._recorder)
 
     def needs_reference(self) -> bool:
-        """Whether take_reference() must be called before the coming step; only in ``same_batch``."""
+        """Whether take_reference() must be called before the next step; only in ``same_batch``."""
         return self._recorder.needs_reference(self._optimizer.steps_taken)
 
     def take_reference(self) -> None:
-        """Copies the gradients the parameters hold now: those of the next batch.
+        """Copies the current gradients, which must be those of the next batch.
 
-        With a process group their mean over the ranks is copied, and they are gone afterwards.
+        With a process group it copies their mean over the ranks and then clears the gradients.
         """
         if self._collective is None:
             self._recorder.take_reference()
@@ -87,9 +88,9 @@ class SmoothnessRecorder:
         return self.trajectory.rows()
 
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Writes all samples; `gluon fit` and gluon.fit() read the file. With a process group its first rank writes."""
+        """Writes all samples for `gluon fit` and gluon.fit(). With a process group its first rank writes."""
         trajectory = self.trajectory
-        with all_or_none(self._collective, "when samples are written"):
+        with all_or_none(self._collective, "when writing samples"):
             if self._collective is None or self._collective.rank == 0:
                 trajectory.to_csv(os.fspath(path))
 
@@ -108,11 +109,11 @@ def fit(
     l0_zero: bool = False,
     skip_first: int = 0,
 ) -> Any:
-    """L0 and L1 of Lhat ~ L0 + L1 |g|*, exactly.
+    """Fits L0 and L1 of Lhat ~ L0 + L1 |g|*, exactly.
 
-    `samples` is a recorder, a trajectory, a run folder, smoothness.csv or a log of the paper's authors: each layer is
-    fitted, and ``.radii()`` of the result says how far theorem 1 would move each group. Or two sequences, smoothness
-    and gradient, for one fit. `hinge` (lambda) weighs samples above the line.
+    `samples` is a recorder, a trajectory, a run folder, smoothness.csv or a log of the paper's authors. Each layer is
+    fitted, and ``.radii()`` of the result predicts theorem 1's radius of each group. For a single fit, pass two
+    sequences, smoothness and gradient. `hinge` (lambda) is the extra weight of samples above the line.
 
     >>> import gluon
     >>> gluon.fit([3.0, 5.0, 7.0], [1.0, 2.0, 3.0])

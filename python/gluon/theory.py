@@ -1,4 +1,4 @@
-"""What the theorems of the Gluon paper promise: iterations, bounds, radii.
+"""Guarantees of the theorems of the Gluon paper: iterations, bounds, radii.
 
 L0 and L1 are numbers, or lists with one entry per layer; `initial_gap` is f(X_0) - inf f.
 

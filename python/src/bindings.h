@@ -1,9 +1,9 @@
-// The Python module gluon._core: one bind_x() per folder of the library, each in its own file, thin. What is Python's
-// own (torch.optim.Optimizer, parameter groups, names) lies in python/gluon/.
+// The Python module gluon._core: thin bindings, one bind_x() and one file per folder of the library. Parameter groups,
+// names and the torch.optim.Optimizer are in python/gluon/.
 
 #pragma once
 
-// LibTorch's own header: its casters take at::Tensor from and to torch.Tensor.
+// LibTorch's header, whose casters convert between at::Tensor and torch.Tensor.
 #include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -26,7 +26,7 @@ void bind_smoothness(py::module_& module);
 void bind_fit(py::module_& module);
 void bind_theory(py::module_& module);
 
-/// A momentum as Python says it: 0.9, or a name such as "nesterov(0.95)".
+/// A momentum as Python passes it: 0.9, or a name such as "nesterov(0.95)".
 using MomentumSpec = std::variant<double, std::string>;
 
 inline Momentum momentum_from(const MomentumSpec& spec) {

@@ -1,6 +1,7 @@
 // gluon/distributed: a process group of torch.distributed as the ranks that share the layers.
 //
-// The exchanges are Python's functions, not c10d's: these are the same from torch 1.13 to 2.x, for every backend.
+// Exchanges call Python's functions instead of c10d's, because these are the same from torch 1.13 to 2.x and for every
+// backend.
 
 #include <ATen/ATen.h>
 
@@ -11,7 +12,7 @@
 namespace gluon::python {
 namespace {
 
-// A Python object that a thread without the GIL may drop.
+// A Python object that may be released by a thread without the GIL.
 class Held {
  public:
   explicit Held(py::object object) : object_(std::move(object)) {}
@@ -28,7 +29,7 @@ class Held {
   py::object object_;
 };
 
-// Steps run without the GIL. What Python raises is said as the loss of a rank; KeyboardInterrupt and its like stay.
+// Steps run without the GIL. Exceptions of Python become RankLost; KeyboardInterrupt and SystemExit stay.
 template <typename Body>
 auto in_python(int rank, int size, Body body) {
   const py::gil_scoped_acquire gil;
@@ -59,7 +60,7 @@ class TorchExchange : public Exchange {
  private:
   int rank_, size_;
   Held work_;
-  at::Tensor tensor_, sent_;  // kept while they are on their way
+  at::Tensor tensor_, sent_;  // alive until the exchange ends
 };
 
 struct Nothing : Exchange {
@@ -68,8 +69,8 @@ struct Nothing : Exchange {
 
 class TorchCollective : public Collective {
  public:
-  // `ranks` are the members' ranks in the whole world, which is how torch.distributed names a root. `staging` is the
-  // device that tensors of the CPU go through where the backend does not take them.
+  // `ranks` are the members' global ranks, which torch.distributed expects as roots. `staging` is the device that CPU
+  // tensors are copied to when the backend does not accept them.
   TorchCollective(py::object group, int rank, std::vector<int> ranks, std::optional<at::Device> staging)
       : distributed_(py::module_::import("torch.distributed")),
         group_(std::move(group)),

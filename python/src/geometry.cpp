@@ -7,7 +7,7 @@
 namespace gluon::python {
 namespace {
 
-// The fields of a rule one after the other; what is left at the end is unknown.
+// Reads the fields of a rule from a dict; keys that were not read are unknown.
 class RuleReader {
  public:
   explicit RuleReader(const py::dict& rule)
@@ -132,8 +132,6 @@ void bind_geometry(py::module_& module) {
           "with_first",
           [](const Geometry& geometry, const py::dict& rule) { return geometry.with_first(rule_from(rule)); },
           py::arg("rule"), "This geometry with `rule` before all others.")
-      .def("routing_report", [](const Geometry& geometry,
-                                const std::vector<Layer>& layers) { return geometry.routing_report(layers); })
       .def("__repr__",
            [](const Geometry& geometry) {
              return join("Geometry(", std::string(py::repr(py::cast(rules_of(geometry)))), ", momentum='",

@@ -7,7 +7,7 @@ namespace gluon::python {
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The C++ library behind the package gluon.";
-  // The last one registered is asked first: a bad gradient is a ValueError with a name of its own.
+  // The last registered translator runs first, so NonFiniteGradient is not translated to a plain ValueError.
   py::register_exception_translator([](std::exception_ptr error) {
     try {
       if (error) std::rethrow_exception(error);

@@ -1,4 +1,4 @@
-// gluon/smoothness: the recorder, its samples, and the files they are read from.
+// gluon/smoothness: the recorder, its samples, and their files.
 
 #include <algorithm>
 #include <filesystem>
@@ -45,7 +45,7 @@ void extend(Trajectory& trajectory, const Trajectory& later) {
   }
 }
 
-// The whole trajectory into a new file, row by row in the order of the steps.
+// Writes the trajectory to a new file, sorted by step.
 void write_csv(const Trajectory& trajectory, const std::string& path) {
   std::filesystem::remove(path);
   std::vector<std::pair<const LayerTrajectory*, const Sample*>> rows;
@@ -102,8 +102,7 @@ void bind_smoothness(py::module_& module) {
       .def("needs_reference", &Recorder::needs_reference, py::arg("step"))
       .def("take_reference", &Recorder::take_reference)
       .def("measured", &Recorder::measured)
-      .def("take_samples", &Recorder::take_samples)
-      .def("bytes_held", &Recorder::bytes_held);
+      .def("take_samples", &Recorder::take_samples);
 
   module.def("measuring_geometry", &measuring_geometry, py::arg("geometry"));
   module.def(

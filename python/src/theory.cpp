@@ -1,4 +1,4 @@
-// gluon/theory: what the paper's theorems promise, as gluon._core.theory.
+// gluon/theory: the guarantees of the paper's theorems, as gluon._core.theory.
 
 #include <algorithm>
 
@@ -51,7 +51,7 @@ NoiseKind parse_noise(const std::string& name) {
 }
 
 void bind_guarantee(py::module_& module) {
-  py::class_<Guarantee>(module, "Guarantee", "What a theorem promises for given constants.")
+  py::class_<Guarantee>(module, "Guarantee", "The guarantee of a theorem for given constants.")
       .def_readonly("theorem", &Guarantee::theorem)
       .def_readonly("promise", &Guarantee::promise)
       .def_readonly("formula", &Guarantee::formula)
@@ -63,7 +63,7 @@ void bind_guarantee(py::module_& module) {
       .def("iterations", &Guarantee::iterations, py::arg("precision"), "K for this precision.")
       .def(
           "bound", [](const Guarantee& guarantee, double iterations) { return guarantee.bound(iterations); },
-          py::arg("iterations"), "The smallest precision promised after K iterations.")
+          py::arg("iterations"), "The smallest precision guaranteed after K iterations.")
       .def("__repr__", [](const Guarantee& guarantee) {
         return join("Guarantee('", guarantee.theorem, "': ", guarantee.promise, ", ", guarantee.formula, ")");
       });

@@ -7,8 +7,8 @@ TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:
 
 
 def needs_torch(*version: int) -> pytest.MarkDecorator:
-    said = ".".join(map(str, version))
-    return pytest.mark.skipif(TORCH < version, reason=f"needs torch {said} or later, this is {torch.__version__}")
+    text = ".".join(map(str, version))
+    return pytest.mark.skipif(TORCH < version, reason=f"needs torch {text} or later, this is {torch.__version__}")
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -1,4 +1,4 @@
-// The model of conftest.py, the same data, 20 steps: writes the bytes of all parameters, which test_parity.py compares.
+// Trains the model of conftest.py for 20 steps and writes the bytes of all parameters, which test_parity.py compares.
 
 #include <gluon/gluon.h>
 #include <torch/torch.h>

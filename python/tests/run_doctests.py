@@ -1,4 +1,4 @@
-"""Runs the examples in the package's docstrings, those of the C++ module included."""
+"""Runs the examples in the docstrings of the package and of the C++ module."""
 
 import doctest
 import importlib
@@ -15,7 +15,7 @@ def main() -> int:
         result = doctest.testmod(module)
         attempted += result.attempted
         failed += result.failed
-    # doctest looks for Python functions alone.
+    # testmod() does not find the docstrings of C++ functions.
     parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
     for thing in (gluon.Geometry, gluon.preset):
         runner.run(parser.get_doctest(thing.__doc__, {}, thing.__name__, None, None))

@@ -1,4 +1,4 @@
-"""One rank of test_sharded.py: runs every scenario and saves what came out. Arguments: rank, ranks, folder."""
+"""What the ranks of test_sharded.py do, and the program of one rank. Arguments: rank, ranks, folder."""
 
 import copy
 import datetime
@@ -11,14 +11,13 @@ import warnings
 import torch
 import torch.distributed as dist
 from conftest import Net, train
-from ddp_worker import loss_of
 
 import gluon
 
-BATCH = 12  # sequences; two and three ranks have equal shares
+BATCH = 12  # sequences; divisible by two and three ranks
 STEPS = 5
+WHOLE = slice(0, BATCH)
 MODES = ["consecutive", "same_batch"]
-PRESETS = ["unscion", "scion", "muon", "adamw", "deterministic_gluon"]
 
 
 def share(rank, ranks):
@@ -29,10 +28,15 @@ def make(model, preset="unscion", **options):
     return gluon.Gluon(model.named_parameters(), preset=preset, **options)
 
 
+def loss_of(model, step, part):
+    tokens = torch.randint(0, 11, (BATCH, 5), generator=torch.Generator().manual_seed(step))[part]
+    return torch.nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
 def run_steps(model, optimizer, part, steps=STEPS, start=0, scheduler=None):
     for step in range(start, start + steps):
         optimizer.zero_grad()
-        loss_of(model, step, part, BATCH).backward()
+        loss_of(model, step, part).backward()
         optimizer.step()
         if scheduler is not None:
             scheduler.step()
@@ -42,98 +46,50 @@ def weights(model):
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
-def message(action):
-    """The error's type and text, which is what a rank has to tell."""
-    try:
-        action()
-    except Exception as error:
-        return type(error).__name__, str(error)
-    return "none", ""
+# ---- scenarios for ranks with shares of a batch, and for one process with the whole: (group, part) -> model, optimizer
 
 
-def presets(group, part):
-    """Every preset by itself, without DDP."""
-    result = {}
-    for preset in PRESETS:
-        model = Net(dtype=torch.float64)
-        optimizer = make(model, preset, process_group=group)
+def steps_of(make_optimizer, dtype=torch.float64, **options):
+    def run(group, part):
+        model = Net(dtype=dtype)
+        optimizer = make_optimizer(model.named_parameters(), process_group=group, **options)
         run_steps(model, optimizer, part)
-        result[preset] = (weights(model), optimizer.state_dict(), optimizer.effective_radii(), optimizer.state_bytes())
-    return result
+        return model, optimizer
+
+    return run
 
 
-def methods(group, part):
-    result = {}
-    for name, make_method in (("Muon", gluon.Muon), ("Scion", gluon.Scion)):
-        model = Net(dtype=torch.float64)
-        optimizer = make_method(model.named_parameters(), process_group=group)
+def inside_ddp(share_layers, **ddp_options):
+    def run(group, part):
+        inner = model = Net(dtype=torch.float64)
+        if group is not None:
+            model = torch.nn.parallel.DistributedDataParallel(inner, process_group=group, **ddp_options)
+        optimizer = make(model, process_group=group if share_layers else None)
         run_steps(model, optimizer, part)
-        result[name] = weights(model)
-    return result
+        return inner, optimizer
 
-
-def inside_ddp(group, part):
-    """With DDP's two ways to keep gradients."""
-    result = {}
-    for views in (False, True):
-        inner = Net(dtype=torch.float64)
-        model = torch.nn.parallel.DistributedDataParallel(inner, process_group=group, gradient_as_bucket_view=views)
-        run_steps(model, make(model, process_group=group), part)
-        result[views] = weights(inner)
-    return result
-
-
-def single_precision(group, part):
-    model = Net()
-    run_steps(model, make(model, "normalized_descent", radius=0.05, process_group=group), part)
-    return weights(model)
-
-
-def record_steps(model, optimizer, part, mode):
-    recorder = gluon.SmoothnessRecorder(optimizer, every=2, mode=mode)
-    for step in range(STEPS):
-        if recorder.needs_reference():
-            optimizer.zero_grad()
-            loss_of(model, step + 1, part, BATCH).backward()
-            recorder.take_reference()
-        run_steps(model, optimizer, part, 1, step)
-    return recorder
-
-
-def recorded(group, part, folder):
-    """What the ranks measure together."""
-    result = {}
-    for mode in MODES:
-        model = Net(dtype=torch.float64)
-        recorder = record_steps(model, make(model, process_group=group), part, mode)
-        path = f"{folder}/{mode}.csv"
-        recorder.to_csv(path)
-        dist.barrier()
-        result[mode] = (recorder.rows(), weights(model), gluon.read_trajectory(path).rows())
-    return result
+    return run
 
 
 def with_scheduler(group, part):
     model = Net(dtype=torch.float64)
     optimizer = make(model, process_group=group)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-    run_steps(model, optimizer, part, scheduler=scheduler)
-    return weights(model), optimizer.effective_radii()
+    run_steps(model, optimizer, part, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5))
+    return model, optimizer
 
 
-def resumed(group, part, folder):
-    """From a state of one process, which the test has made, to two more steps."""
-    saved_weights, state = torch.load(f"{folder}/single.pt")
-    model = Net(1, dtype=torch.float64)
-    model.load_state_dict(saved_weights)
-    optimizer = make(model, process_group=group)
-    optimizer.load_state_dict(state)
-    run_steps(model, optimizer, part, 2, STEPS)
-    return weights(model), optimizer.steps_taken
+def staged(group, part):
+    """As with a backend that does not accept CPU tensors: they are copied to another device and back."""
+    device_of = gluon.distributed._staging_device
+    gluon.distributed._staging_device = lambda _: torch.device("cpu")
+    try:
+        return steps_of(gluon.Gluon)(group, part)
+    finally:
+        gluon.distributed._staging_device = device_of
 
 
 def join_and_freeze(group, part):
-    """Frozen at first, thawed later; a group added later; a layer frozen at the end."""
+    """A layer that is frozen at first, a group added later, and a layer that is frozen at the end."""
     model = Net(dtype=torch.float64)
     model.embed.weight.requires_grad_(False)
     named = list(model.named_parameters())
@@ -145,19 +101,84 @@ def join_and_freeze(group, part):
     run_steps(model, optimizer, part, 2, 4)
     model.up.weight.requires_grad_(False)
     model.up.weight.grad = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the layer without a gradient
+        run_steps(model, optimizer, part, 2, 6)
     return model, optimizer
 
 
-def joining(group, part):
-    model, optimizer = join_and_freeze(group, part)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a layer has no gradient
-        run_steps(model, optimizer, part, 2, 6)
-    return weights(model), optimizer.state_dict()["state"]
+PRESETS = ["unscion", "scion", "muon", "adamw", "deterministic_gluon"]
+SCENARIOS = {
+    **{preset: steps_of(gluon.Gluon, preset=preset) for preset in PRESETS},
+    "Muon": steps_of(gluon.Muon),
+    "Scion": steps_of(gluon.Scion),
+    "float32": steps_of(gluon.Gluon, torch.float32, preset="normalized_descent", radius=0.05),
+    "inside_ddp": inside_ddp(True),
+    "inside_ddp_with_bucket_views": inside_ddp(True, gradient_as_bucket_view=True),
+    "ddp_alone": inside_ddp(False),
+    "with_scheduler": with_scheduler,
+    "staged": staged,
+    "join_and_freeze": join_and_freeze,
+}
+
+
+def outcome_of(model, optimizer):
+    """Weights, state, radii and bytes of state."""
+    return weights(model), optimizer.state_dict(), optimizer.effective_radii(), optimizer.state_bytes()
+
+
+def outcome(name, group, part):
+    return outcome_of(*SCENARIOS[name](group, part))
+
+
+def record_steps(model, optimizer, part, mode):
+    recorder = gluon.SmoothnessRecorder(optimizer, every=2, mode=mode)
+    for step in range(STEPS):
+        if recorder.needs_reference():
+            optimizer.zero_grad()
+            loss_of(model, step + 1, part).backward()
+            recorder.take_reference()
+        run_steps(model, optimizer, part, 1, step)
+    return recorder
+
+
+# ---- what only ranks do ----
+
+
+def message(action):
+    """The type and text of the error that action() raises."""
+    try:
+        action()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "none", ""
+
+
+def recorded(group, part, folder):
+    result = {}
+    for mode in MODES:
+        model = Net(dtype=torch.float64)
+        recorder = record_steps(model, make(model, process_group=group), part, mode)
+        path = f"{folder}/{mode}.csv"
+        recorder.to_csv(path)
+        dist.barrier()
+        result[mode] = (recorder.rows(), weights(model), gluon.read_trajectory(path).rows())
+    return result
+
+
+def resumed(group, part, folder):
+    """Loads a state that one process saved, then takes two more steps."""
+    saved_weights, state = torch.load(f"{folder}/single.pt")
+    model = Net(1, dtype=torch.float64)
+    model.load_state_dict(saved_weights)
+    optimizer = make(model, process_group=group)
+    optimizer.load_state_dict(state)
+    run_steps(model, optimizer, part, 2, STEPS)
+    return weights(model), optimizer.steps_taken
 
 
 def lone_gradient(group, rank):
-    """Only rank 0 has a gradient of one layer, and nobody has one of the other."""
+    """Only rank 0 has a gradient of the first layer, and no rank has one of the second."""
     parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(2)]
     optimizer = gluon.Gluon([("a", parameters[0]), ("b", parameters[1])], preset="sign_descent", process_group=group)
     if rank == 0:
@@ -170,107 +191,92 @@ def lone_gradient(group, rank):
 
 def one_layer(group, rank):
     """Fewer layers than ranks."""
-    weight = torch.nn.Parameter(torch.zeros(2, 2))
-    optimizer = gluon.Gluon([("w", weight)], preset="sign_descent", radius=0.5, momentum=0.5, process_group=group)
+    model = torch.nn.ParameterDict({"w": torch.nn.Parameter(torch.zeros(2, 2))})
+    optimizer = make(model, "sign_descent", radius=0.5, momentum=0.5, process_group=group)
     for _ in range(3):
-        weight.grad = torch.full((2, 2), float(rank))
+        model["w"].grad = torch.full((2, 2), float(rank))
         optimizer.step()
-    return weight.detach().clone(), optimizer.state_dict(), optimizer.effective_radii(), optimizer.state_bytes()
+    return outcome_of(model, optimizer)
 
 
 def transposed(group):
-    """A layer whose memory is not in the order of its entries."""
+    """A layer whose entries are not in row-major order."""
     torch.manual_seed(0)
     parameter = torch.nn.Parameter(torch.randn(5, 3).t())
     optimizer = gluon.Gluon([("w", parameter)], preset="adamw", process_group=group)
     gradient = torch.randn(3, 5)
     parameter.grad = gradient.clone()
     optimizer.step()
-    first = optimizer.state_dict()["state"]["w"]["adamw.first"]
-    return parameter.detach().clone(), first / gradient
-
-
-def staged(group, part):
-    """As with a backend that does not take tensors of the CPU: they go through copies."""
-    from gluon import distributed
-
-    device_of = distributed._staging_device
-    distributed._staging_device = lambda _: torch.device("cpu")
-    model = Net(dtype=torch.float64)
-    optimizer = make(model, process_group=group)
-    distributed._staging_device = device_of
-    run_steps(model, optimizer, part)
-    return weights(model), optimizer.state_dict()["state"]
+    return parameter.detach().clone(), optimizer.state_dict()["state"]["w"]["adamw.first"] / gradient
 
 
 def errors(group, part, rank):
-    """Each on one rank alone; all of them have to hear of it."""
-    said = {}
+    """Mistakes of one rank, which all ranks must report."""
+    messages = {}
     model = Net(dtype=torch.float64)
     optimizer = make(model, process_group=group)
     run_steps(model, optimizer, part, 1)
     start = weights(model)
     if rank == 1:
         model.head.weight.grad[0, 0] = float("nan")
-    said["nan"] = message(optimizer.step)
-    said["nan_moved"] = any(not torch.equal(p, start[n]) for n, p in model.named_parameters())
+    messages["nan"] = message(optimizer.step)
+    messages["nan_moved"] = any(not torch.equal(p, start[n]) for n, p in model.named_parameters())
     skipping = make(model, non_finite="skip", process_group=group)
-    said["skip"] = message(skipping.step)
-    said["skipped"] = (skipping.steps_skipped, skipping.steps_taken)
+    messages["skip"] = message(skipping.step)
+    messages["skipped"] = (skipping.steps_skipped, skipping.steps_taken)
 
     state = optimizer.state_dict()
     bad = copy.deepcopy(state)
     if rank == 1:
         for layer in bad["state"].values():
             layer["momentum"] = torch.zeros(1)
-    said["bad_state"] = message(lambda: optimizer.load_state_dict(bad))
+    messages["bad_state"] = message(lambda: optimizer.load_state_dict(bad))
     if rank == 1:
         del bad["param_groups"]
-    said["no_groups"] = message(lambda: optimizer.load_state_dict(bad))
+    messages["no_groups"] = message(lambda: optimizer.load_state_dict(bad))
     older = copy.deepcopy(state)
     if rank == 1:
         older["gluon"]["step"] = 7
-    said["other_step"] = message(lambda: optimizer.load_state_dict(older))
+    messages["other_step"] = message(lambda: optimizer.load_state_dict(older))
     optimizer.load_state_dict(state)
 
-    said["other_values"] = message(lambda: make(Net(seed=rank), process_group=group))
     some = list(Net().named_parameters())[rank:]
-    said["other_layers"] = message(lambda: gluon.Gluon(some, process_group=group))
-    said["other_option"] = message(lambda: make(Net(), momentum=0.9 if rank else 0.8, process_group=group))
-    said["bad_option"] = message(lambda: make(Net(), momentum=0.9 if rank else 2.0, process_group=group))
-    said["deepcopy"] = message(lambda: copy.deepcopy(optimizer))
-    said["pickle"] = message(lambda: pickle.dumps(optimizer))
-    said["save"] = message(lambda: torch.save(optimizer, io.BytesIO()))
-    said["other_recorder"] = message(lambda: gluon.SmoothnessRecorder(optimizer, every=2 + rank))
+    for case, action in {
+        "other_values": lambda: make(Net(seed=rank), process_group=group),
+        "other_layers": lambda: gluon.Gluon(some, process_group=group),
+        "other_option": lambda: make(Net(), momentum=0.9 if rank else 0.8, process_group=group),
+        "bad_option": lambda: make(Net(), momentum=0.9 if rank else 2.0, process_group=group),
+        "deepcopy": lambda: copy.deepcopy(optimizer),
+        "pickle": lambda: pickle.dumps(optimizer),
+        "save": lambda: torch.save(optimizer, io.BytesIO()),
+        "other_recorder": lambda: gluon.SmoothnessRecorder(optimizer, every=2 + rank),
+    }.items():
+        messages[case] = message(action)
     recorder = gluon.SmoothnessRecorder(optimizer)
-    said["no_file"] = message(lambda: recorder.to_csv("/no/such/folder/smoothness.csv"))
+    messages["no_file"] = message(lambda: recorder.to_csv("/no/such/folder/smoothness.csv"))
     run_steps(model, optimizer, part, 1)
     added = torch.nn.Parameter(torch.zeros(2, 2))
-    said["recorded_join"] = message(lambda: optimizer.add_param_group({"params": [("later", added)]}))
-    return said
+    messages["recorded_join"] = message(lambda: optimizer.add_param_group({"params": [("later", added)]}))
+    return messages
 
 
 def subgroup(rank, ranks):
-    """All ranks but the first: the others' ranks in it are not those in the world."""
-    members = list(range(1, ranks))
-    group = dist.new_group(members)
+    """All ranks but the first; their ranks in the subgroup differ from those in the world."""
+    group = dist.new_group(list(range(1, ranks)))
     if rank == 0:
         return message(lambda: make(Net(), process_group=group))
-    model = Net(dtype=torch.float64)
-    optimizer = make(model, process_group=group)
-    run_steps(model, optimizer, share(rank - 1, ranks - 1))
-    return weights(model), optimizer.state_dict()["state"], optimizer._collective.rank
+    return outcome("unscion", group, share(rank - 1, ranks - 1)), gluon.distributed.collective_of(group).rank
 
 
 def lost_rank(rank, ranks, folder):
-    """The last rank goes away; the others do not wait for it for ever."""
+    """The last rank exits; the others must stop waiting for it."""
     group = dist.new_group(list(range(ranks)), timeout=datetime.timedelta(seconds=20))
     model = Net()
     optimizer = make(model, process_group=group)
     if rank == ranks - 1:
         os._exit(0)
     torch.save(message(lambda: train(model, optimizer, 3)), f"{folder}/lost{rank}.pt")
-    os._exit(0)  # what is left of the groups cannot be ended in order
+    os._exit(0)  # the groups can no longer be destroyed in order
 
 
 def run(rank, ranks, folder):
@@ -283,18 +289,12 @@ def run(rank, ranks, folder):
     results = {
         "before": before,
         "no_group": message(lambda: make(Net(), process_group="world")),
-        "presets": presets(group, part),
-        "methods": methods(group, part),
-        "inside_ddp": inside_ddp(group, part),
-        "single_precision": single_precision(group, part),
+        **{name: outcome(name, group, part) for name in SCENARIOS},
         "recorded": recorded(group, part, folder),
-        "with_scheduler": with_scheduler(group, part),
         "resumed": resumed(group, part, folder),
-        "joining": joining(group, part),
         "lone_gradient": lone_gradient(group, rank),
         "one_layer": one_layer(group, rank),
         "transposed": transposed(group),
-        "staged": staged(group, part),
         "errors": errors(group, part, rank),
         "subgroup": subgroup(rank, ranks),
     }

@@ -1,4 +1,4 @@
-"""What pip reads from the build backend: metadata and wheels. The build itself is make python's."""
+"""The build backend's metadata and wheels. make python tests the build itself."""
 
 import base64
 import csv
@@ -28,7 +28,7 @@ def test_metadata_has_the_librarys_version(backend, tmp_path):
     assert f"\nVersion: {gluon.__version__}\n" in (tmp_path / name / "METADATA").read_text()
 
 
-def test_a_wheel_lists_what_it_holds(backend, tmp_path, monkeypatch):
+def test_wheel_record_lists_all_files(backend, tmp_path, monkeypatch):
     module = pathlib.Path(gluon._core.__file__)
     monkeypatch.setattr(backend, "_build", lambda folder: module)
     with zipfile.ZipFile(tmp_path / backend.build_wheel(str(tmp_path))) as wheel:
@@ -44,6 +44,6 @@ def test_a_wheel_lists_what_it_holds(backend, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("folder, kept", [("/tmp/pip-build-env-x/site", False), ("/opt/packages", True)])
-def test_pips_isolation_is_left_and_the_users_path_kept(backend, monkeypatch, folder, kept):
+def test_build_drops_pips_isolation_and_keeps_the_users_path(backend, monkeypatch, folder, kept):
     monkeypatch.setenv("PYTHONPATH", folder)
     assert ("PYTHONPATH" in backend._outside()) == kept

@@ -1,4 +1,4 @@
-"""examples/python/ run as people start them, a few steps each, and learn something."""
+"""The programs in examples/python/ and the Python code in the documentation run and learn."""
 
 import os
 import pathlib
@@ -31,18 +31,18 @@ def losses(text):
 def test_train_gpt(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("all work and no play makes jack a dull boy. " * 50)
-    said = output_of("train_gpt.py", text, "--steps", 8, "--device", "cpu")
-    assert "split qkv" in said
-    first, *_, last = losses(said)
+    output = output_of("train_gpt.py", text, "--steps", 8, "--device", "cpu")
+    assert "split qkv" in output
+    first, *_, last = losses(output)
     assert last < first - 1
 
 
-def test_train_gpt_reads_the_projects_sources():
+def test_train_gpt_without_a_text_reads_the_sources():
     assert losses(output_of("train_gpt.py", "--steps", 1, "--device", "cpu"))[0] > 4
 
 
 def fake_cifar(folder, images):
-    """Every class is a gray of its own, under noise."""
+    """Images of class k have one gray level, with noise."""
     generator = torch.Generator().manual_seed(0)
     for name in ("data_batch_1.bin", "test_batch.bin"):
         labels = torch.arange(images) % 10
@@ -53,25 +53,25 @@ def fake_cifar(folder, images):
 
 def test_train_cifar(tmp_path):
     fake_cifar(tmp_path, 200)
-    said = output_of("train_cifar.py", tmp_path, "--epochs", 3, "--batch", 20, "--device", "cpu")
-    assert "conv" in said and "head" in said
-    first, *_, last = losses(said)
+    output = output_of("train_cifar.py", tmp_path, "--epochs", 3, "--batch", 20, "--device", "cpu")
+    assert "conv" in output and "head" in output
+    first, *_, last = losses(output)
     assert last < first
-    assert float(re.findall(r"test ([0-9.]+) %", said)[-1]) > 30
+    assert float(re.findall(r"test ([0-9.]+) %", output)[-1]) > 30
 
 
-def test_train_cifar_says_what_is_missing(tmp_path):
+def test_train_cifar_names_missing_files(tmp_path):
     command = [sys.executable, str(EXAMPLES / "train_cifar.py"), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "no data_batch_*.bin or data_batch_*.bin.xz" in done.stderr
 
 
 def test_transformers_names():
-    said = output_of("transformers_names.py")
-    first = said.split("\n\n")[0].splitlines()
+    output = output_of("transformers_names.py")
+    first = output.split("\n\n")[0].splitlines()
     counts = {line.split()[0]: int(line.split()[-2]) for line in first[1:]}
     assert counts == {"hidden": 14, "embedding": 1, "head": 1, "*": 10}
-    assert losses(said)[-1] < 0.5 * losses(said)[0]
+    assert losses(output)[-1] < 0.5 * losses(output)[0]
 
 
 def python_blocks(path):
@@ -96,7 +96,7 @@ MIGRATION = python_blocks(ROOT / "docs" / "migration.md")
 
 @pytest.fixture
 def one_rank(tmp_path, monkeypatch):
-    """The group that examples of several ranks need."""
+    """A process group with one rank, for the examples that need one."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     if not dist.is_available():
         pytest.skip("this torch has no torch.distributed")
@@ -106,8 +106,8 @@ def one_rank(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("index", range(len(MIGRATION)))
-def test_the_migration_guide(index, one_rank):
-    """What it says to write, and, with our classes under the old names, what was written before."""
+def test_migration_guide(index, one_rank):
+    """The new code, and the old code with our classes under the old names."""
     code = MIGRATION[index]
     if "torch.optim.Muon" in code and TORCH < (2, 9):
         pytest.skip(f"torch.optim.Muon needs torch 2.9, this is {torch.__version__}")
@@ -125,7 +125,7 @@ def test_the_migration_guide(index, one_rank):
     assert "spectral" in report and ("adamw" in report) == ("Muon" in code)
 
 
-def test_the_readme(tmp_path, monkeypatch):
+def test_readme(tmp_path, monkeypatch):
     (code,) = python_blocks(ROOT / "README.md")
     monkeypatch.chdir(tmp_path)
     model = Net()

@@ -8,13 +8,12 @@ from conftest import Net, same_bits, train
 
 import gluon
 
-
 NORMS = ["spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)"]
 
 
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("shape", [(4, 6), (3, 4, 6), (5,), (4, 2, 3, 3)])
-def test_the_lmo_reaches_the_dual_norm(name, shape):
+def test_lmo_attains_the_dual_norm(name, shape):
     g = torch.randn(shape, dtype=torch.float64)
     z = gluon.norms.lmo(g, name, orthogonalizer="svd")
     assert z.shape == g.shape
@@ -45,7 +44,7 @@ def test_orthogonalize(method):
     assert values.min() > 0.3 if method.startswith("newton") else (values - 1).abs().max() < 1e-2
 
 
-def test_recording_changes_no_bit():
+def test_recording_does_not_change_the_run():
     a, b = Net(), Net()
     one, two = gluon.Gluon(a.named_parameters()), gluon.Gluon(b.named_parameters())
     recorder = gluon.SmoothnessRecorder(two, every=2)

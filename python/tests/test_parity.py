@@ -1,4 +1,4 @@
-"""C++ and Python, the same model, data and seed: the same bits after 20 steps."""
+"""C++ and Python give the same bits after 20 steps with the same model, data and seed."""
 
 import os
 import subprocess
@@ -12,9 +12,9 @@ import gluon
 PROGRAM = os.environ.get("GLUON_PARITY_PROGRAM")
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="GLUON_PARITY_PROGRAM does not say where the C++ program is")
+@pytest.mark.skipif(PROGRAM is None, reason="GLUON_PARITY_PROGRAM is not set to the C++ program")
 @pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "adamw"])
-def test_the_bits_of_the_cpp_program(preset, tmp_path):
+def test_same_bits_as_the_cpp_program(preset, tmp_path):
     subprocess.run([PROGRAM, preset, str(tmp_path / "bytes")], check=True)
     model = Net(seed=0)
     optimizer = gluon.Gluon(model.named_parameters(), preset=preset, schedule="linear(20,10)")

@@ -1,8 +1,8 @@
-"""50 steps on a small transformer beside torch.optim.Muon and beside Muon and Scion written out plainly.
+"""50 steps of a small transformer compared with torch.optim.Muon and with plain implementations of Muon and Scion.
 
-Five Jordan steps in bfloat16 are coarse, and training carries their rounding on. What that amounts to is measured here:
-the distance between plain runs that orthogonalize in bfloat16 and in float32. "Within bfloat16 noise" means at most
-twice that distance, relative to the way the layers have gone, over all layers together.
+Five Jordan steps in bfloat16 are coarse, and training accumulates their rounding. The tests measure this noise: the
+distance between plain runs that orthogonalize in bfloat16 and in float32. "Within bfloat16 noise" means at most twice
+that distance, relative to how far the layers have moved, over all layers together.
 """
 
 import math
@@ -15,7 +15,7 @@ from torch import nn
 import gluon
 
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
-BFLOAT16 = "bfloat16:newton_schulz:5"  # what torch.optim.Muon does
+BFLOAT16 = "bfloat16:newton_schulz:5"  # the iteration of torch.optim.Muon
 STEPS, WORDS, LENGTH, WIDTH, HEADS = 50, 32, 16, 32, 4
 
 
@@ -74,7 +74,7 @@ def jordan(g, dtype):
 
 
 def exact(g, dtype):
-    """Without the singular values that are rounding of zero: a gradient behind a LayerNorm has one."""
+    """Ignores singular values that are zero up to rounding: a gradient behind a LayerNorm has one."""
     u, s, v = torch.linalg.svd(g, full_matrices=False)
     return u * (s > max(g.shape) * torch.finfo(g.dtype).eps * s[0]) @ v
 
@@ -112,7 +112,7 @@ class PlainScion:
 
 
 def trained(device, make, dtype=torch.float32):
-    """The parameters after 50 steps of the optimizers that make(model) gives."""
+    """The parameters after 50 steps of the optimizers that make(model) returns."""
     model = Transformer().to(device, dtype)
     optimizers = make(model)
     for step in range(STEPS):
@@ -152,19 +152,19 @@ def our_muon(device, orthogonalizer):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_muon_is_plain_muon_within_bfloat16_noise(device):
+def test_muon_matches_plain_muon_within_bfloat16_noise(device):
     half, single = plain_muon(device, torch.bfloat16), plain_muon(device, torch.float32)
     noise = distance(single, half)
     assert 1e-4 < noise < 0.1
     assert distance(half, our_muon(device, BFLOAT16)) < 2 * noise
     assert distance(single, our_muon(device, "float32:newton_schulz:5")) < noise
-    # Another orthogonalizer is another method, and the noise is small enough to tell.
+    # The noise is small enough to detect another orthogonalizer.
     assert distance(half, our_muon(device, "svd")) > 2 * noise
 
 
 @needs_torch(2, 9)
 @pytest.mark.parametrize("device", DEVICES)
-def test_muon_is_torchs_muon_within_bfloat16_noise(device):
+def test_muon_matches_torchs_muon_within_bfloat16_noise(device):
     def make_torchs(hidden):
         return torch.optim.Muon(hidden, nesterov=True, ns_steps=5, adjust_lr_fn="original", **MUON)
 
@@ -187,7 +187,7 @@ def scion_groups(model):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_scion_is_plain_scion_within_bfloat16_noise(device):
+def test_scion_matches_plain_scion_within_bfloat16_noise(device):
     def plain(dtype):
         return trained(device, lambda model: [PlainScion(scion_groups(model), dtype=dtype, polar=jordan, **SCION)])
 
@@ -201,7 +201,7 @@ def test_scion_is_plain_scion_within_bfloat16_noise(device):
     assert distance(half, ours("svd")) > 2 * noise
 
 
-def test_scion_is_plain_scion_in_float64():
+def test_scion_matches_plain_scion_in_float64():
     def run(make):
         return trained("cpu", lambda model: [make(scion_groups(model))], torch.float64)
 

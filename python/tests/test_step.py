@@ -1,4 +1,4 @@
-"""Steps against straightforward implementations."""
+"""Steps compared with straightforward implementations."""
 
 import math
 
@@ -24,7 +24,7 @@ def gradients(shape, count):
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(count)]
 
 
-def test_sign_descent_is_sign_of_the_momentum():
+def test_sign_descent_uses_the_sign_of_the_momentum():
     weight, optimizer = one_layer((5, 3), preset="sign_descent", radius=0.1, momentum=0.8)
     expected, buffer = weight.detach().clone(), torch.zeros_like(weight)
     for g in gradients((5, 3), 4):
@@ -72,7 +72,7 @@ def test_muon_takes_the_public_arguments(nesterov, adjust, scale):
     assert optimizer.effective_radii() == {"w": pytest.approx(0.05)}
 
 
-def test_muon_leaves_vectors_to_adamw_at_its_own_rate():
+def test_muon_gives_vectors_to_adamw_with_its_own_rate():
     bias = torch.nn.Parameter(torch.ones(3, dtype=torch.float64))
     other = torch.nn.Parameter(bias.detach().clone())
     weight = torch.nn.Parameter(torch.ones(3, 3))
@@ -86,7 +86,7 @@ def test_muon_leaves_vectors_to_adamw_at_its_own_rate():
     assert torch.allclose(bias, other, atol=1e-12)
 
 
-def test_muon_with_use_muon_groups_has_their_own_rates():
+def test_use_muon_groups_have_their_own_rates():
     model = Net()
     hidden = [model.up.weight, model.down.weight]
     rest = [p for p in model.parameters() if all(p is not h for h in hidden)]
@@ -151,7 +151,7 @@ PRESETS = ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "de
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_descends_and_leaves_gradients_alone(preset):
+def test_every_preset_descends_and_keeps_gradients(preset):
     model = Net()
     optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.1 if preset == "deterministic_gluon" else 1)
     before = model.loss().item()
@@ -183,7 +183,7 @@ def test_gradient_accumulation_is_the_sum():
     assert all(torch.allclose(x, y, atol=1e-5) for x, y in zip(a.parameters(), b.parameters()))
 
 
-def test_a_run_repeats_with_the_same_bits():
+def test_run_repeats_with_the_same_bits():
     a, b = Net(), Net()
     train(a, gluon.Gluon(a.named_parameters()), 5)
     train(b, gluon.Gluon(b.named_parameters()), 5)

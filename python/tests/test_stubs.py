@@ -1,4 +1,4 @@
-"""The stubs list what the C++ module has, and nothing else."""
+"""The stubs list exactly the names of the C++ module."""
 
 import ast
 import pathlib

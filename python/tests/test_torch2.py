@@ -1,4 +1,4 @@
-"""What torch 2 and a GPU add: compiled models, CUDA graphs, the fused step behind the Python class."""
+"""Features of torch 2 and of GPUs: compiled models, CUDA graphs, the fused step."""
 
 import copy
 import warnings
@@ -11,7 +11,7 @@ import gluon
 
 
 def kernels_run():
-    """The fused step's kernels are for compute capability 9.0 alone."""
+    """The fused step's kernels need compute capability 9.0."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 
 
@@ -21,7 +21,7 @@ BACKENDS = ["aot_eager", pytest.param("inductor", marks=needs_cuda)]
 
 @needs_torch(2, 1)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_compiled_model_trains_as_the_plain_one(backend):
+def test_compiled_model_trains_like_the_plain_one(backend):
     device = "cuda" if backend == "inductor" else "cpu"
     plain, model = Net().to(device), Net().to(device)
     compiled = torch.compile(model, backend=backend)
@@ -36,13 +36,13 @@ def test_a_compiled_model_trains_as_the_plain_one(backend):
         two.step()
     for (name, a), b in zip(plain.named_parameters(), model.parameters()):
         assert torch.allclose(a, b, atol=1e-3), name
-    # A state goes from one to the other: the names are the same.
+    # The names are the same, so either can load the other's state.
     one.load_state_dict(two.state_dict())
     assert gluon.Gluon(compiled).routing_report() == gluon.Gluon(plain).routing_report()
 
 
 @needs_torch(2, 1)
-def test_a_step_inside_a_compiled_function(model):
+def test_step_inside_a_compiled_function(model):
     plain = copy.deepcopy(model)
     train(plain, gluon.Gluon(plain.named_parameters()), 3)
     optimizer = gluon.Gluon(model.named_parameters())
@@ -61,7 +61,7 @@ def test_a_step_inside_a_compiled_function(model):
 
 @needs_cuda
 @pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw"])
-def test_a_gpu_trains_as_the_cpu(preset):
+def test_gpu_trains_like_the_cpu(preset):
     cpu = Net(dtype=torch.float64)
     gpu = copy.deepcopy(cpu).cuda()
     train(cpu, gluon.Gluon(cpu.named_parameters(), preset=preset), 5)
@@ -70,7 +70,7 @@ def test_a_gpu_trains_as_the_cpu(preset):
 
 
 def hidden_layers(seed=0):
-    """Layers that the fused step takes: float32, columns divisible by 8."""
+    """Layers that the fused step accepts: float32, columns divisible by 8."""
     torch.manual_seed(seed)
     shapes = [(128, 128), (128, 128), (512, 128), (128, 512)]
     layers = []
@@ -82,9 +82,9 @@ def hidden_layers(seed=0):
 
 
 @needs_kernels
-def test_hidden_layers_take_the_kernels():
+def test_hidden_layers_use_the_kernels():
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="gluon:")  # a slower path would say so
+        warnings.filterwarnings("error", message="gluon:")  # a slower path would warn
         optimizer = gluon.Muon(hidden_layers())
         for _ in range(3):
             optimizer.step()
@@ -94,7 +94,7 @@ def test_hidden_layers_take_the_kernels():
 
 
 @needs_kernels
-def test_a_bad_gradient_is_told_by_wait():
+def test_wait_reports_a_bad_gradient():
     layers = hidden_layers()
     optimizer = gluon.Gluon(layers)
     start = [parameter.detach().clone() for _, parameter in layers]

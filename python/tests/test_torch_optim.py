@@ -1,4 +1,4 @@
-"""What a torch.optim.Optimizer does: groups, schedulers, closures, state, copies."""
+"""The interface of torch.optim.Optimizer: groups, schedulers, closures, state, copies."""
 
 import copy
 import io
@@ -46,7 +46,7 @@ def scheduler_classes():
 
 
 @pytest.mark.parametrize("name", scheduler_classes())
-def test_every_scheduler_drives_it(model, name):
+def test_every_scheduler_changes_the_radii(model, name):
     optimizer = gluon.Gluon(model.named_parameters(), radius={"hidden": 0.02})
     scheduler = SCHEDULERS[name](optimizer)
     seen = set()
@@ -65,7 +65,7 @@ def test_lr_may_be_a_tensor(model):
     assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.01)
 
 
-def test_a_changed_momentum_is_used():
+def test_changed_momentum_is_used():
     a, b = Net(), Net()
     one = gluon.Gluon(a.named_parameters(), momentum=0.9)
     two = gluon.Gluon(b.named_parameters(), momentum=0.5)
@@ -88,7 +88,7 @@ def test_groups_have_their_own_lr_norm_and_decay(model):
     assert "weight decay 0.1" in optimizer.routing_report() and "group 0" in optimizer.routing_report()
 
 
-def test_a_closure_is_evaluated_with_gradients(model):
+def test_closure_is_evaluated_with_gradients(model):
     optimizer = gluon.Gluon(model.named_parameters())
 
     def closure():
@@ -110,7 +110,7 @@ def saved(optimizer):
 
 
 @pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw", "deterministic_gluon"])
-def test_save_and_load_go_on_with_the_same_bits(preset):
+def test_saved_state_resumes_with_the_same_bits(preset):
     model = Net()
     optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.5)
     train(model, optimizer, 3)
@@ -139,7 +139,7 @@ def test_state_survives_a_change_of_group_order(model):
                for n, k in other.state_dict()["state"].items())
 
 
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(model):
+def test_mismatched_state_is_rejected_and_changes_nothing(model):
     optimizer = gluon.Gluon(model.named_parameters())
     train(model, optimizer, 2)
     good = optimizer.state_dict()
@@ -149,7 +149,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(model):
         (lambda s: s["state"].update(other={"momentum": torch.zeros(1)}), "belongs to no layer"),
         (lambda s: s["gluon"].update(version=99), "version 99"),
         (lambda s: s.pop("gluon"), "not saved by a Gluon optimizer"),
-        (lambda s: s["param_groups"][0]["params"].remove("up.weight"), "does not know 'up.weight'"),
+        (lambda s: s["param_groups"][0]["params"].remove("up.weight"), "'up.weight' is missing"),
         (lambda s: s["param_groups"].append({"params": ["x"]}), "2 groups, the optimizer 1"),
     ]:
         bad = copy.deepcopy(good)
@@ -164,7 +164,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(model):
 
 @pytest.mark.parametrize("make", [gluon.Gluon, gluon.Muon, gluon.Scion])
 @pytest.mark.parametrize("how", ["deepcopy", "pickle"])
-def test_copies_go_on_by_themselves(make, how):
+def test_copies_train_independently(make, how):
     model = Net()
     optimizer = make(model.named_parameters())
     train(model, optimizer, 2)
@@ -183,7 +183,7 @@ def test_copies_go_on_by_themselves(make, how):
     assert copied.param_groups[0]["lr"] == pytest.approx(0.1 * optimizer.param_groups[0]["lr"])
 
 
-def test_frozen_parameters_stay_and_join_when_unfrozen(model):
+def test_frozen_parameters_stay_until_unfrozen(model):
     model.embed.weight.requires_grad_(False)
     optimizer = gluon.Gluon(model.named_parameters())
     start = model.embed.weight.detach().clone()
@@ -201,7 +201,7 @@ def test_frozen_parameters_stay_and_join_when_unfrozen(model):
     now = optimizer.state_dict()["state"]["up.weight"]["momentum"]
     assert torch.allclose(now, 0.9 * momentum + 0.1 * gradient, atol=1e-7)
 
-    # A run that resumes begins frozen again, and knows from the state that it is not.
+    # A resumed run starts frozen again; the state tells that the parameter was trained.
     other = Net()
     other.load_state_dict(model.state_dict())
     other.embed.weight.requires_grad_(False)
@@ -228,7 +228,7 @@ def test_parameters_frozen_later_are_skipped_with_one_warning(model):
     assert torch.equal(model.up.weight, start)
 
 
-def test_groups_added_later_join_with_fresh_state(model):
+def test_added_groups_start_with_fresh_state(model):
     named = list(model.named_parameters())
     optimizer = gluon.Gluon(named[:3])
     train_part(model, optimizer)
@@ -256,7 +256,7 @@ def grad_scaler(device, **options):
     return torch.amp.GradScaler(device, **options) if TORCH >= (2, 3) else torch.cuda.amp.GradScaler(**options)
 
 
-def test_a_disabled_grad_scaler_steps(model):
+def test_disabled_grad_scaler_steps(model):
     optimizer = gluon.Gluon(model.named_parameters())
     scaler = grad_scaler("cpu", enabled=False)
     start = model.up.weight.detach().clone()
@@ -271,7 +271,7 @@ DEVICES = [pytest.param("cpu", marks=needs_torch(2, 3)), pytest.param("cuda", ma
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_grad_scaler_scales_and_skips(model, device):
+def test_grad_scaler_scales_and_skips(model, device):
     model.to(device)
     optimizer = gluon.Gluon(model.named_parameters())
     scaler = grad_scaler(device, init_scale=4.0)
@@ -287,7 +287,7 @@ def test_a_grad_scaler_scales_and_skips(model, device):
     assert optimizer.steps_taken == 1 and scaler.get_scale() == 2.0
 
 
-def test_an_averaged_models_scheduler_drives_it(model):
+def test_swa_scheduler_changes_the_radii(model):
     optimizer = gluon.Gluon(model.named_parameters(), radius={"hidden": 0.02})
     scheduler = torch.optim.swa_utils.SWALR(optimizer, swa_lr=0.25, anneal_epochs=2, anneal_strategy="linear")
     for step in range(4):
@@ -298,7 +298,7 @@ def test_an_averaged_models_scheduler_drives_it(model):
 
 
 @needs_torch(2, 3)
-def test_hooks_run_around_steps_and_states(model):
+def test_hooks_run_around_steps_and_state_dicts(model):
     optimizer = gluon.Gluon(model.named_parameters())
     seen = []
     optimizer.register_step_pre_hook(lambda o, args, kwargs: seen.append("before"))
