@@ -4,7 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/fit_options.h"
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "lab/report/figures.h"
 #include "lab/report/page.h"

@@ -11,7 +11,7 @@
 #include "cli/ranks.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "lab/models/zoo.h"
 #include "lab/report/page.h"

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/fit_options.h"
 #include "cli/train_options.h"
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/fit/full_radius.h"
 #include "gluon/fit/radii.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 
 namespace gluon {

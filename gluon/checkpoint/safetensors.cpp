@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -21,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 
 namespace gluon {
@@ -60,67 +59,6 @@ std::string crc_digits(uint32_t crc) {
   std::snprintf(digits.data(), digits.size(), "%08x", crc);
   return digits.data();
 }
-
-// A file that appears under its name only when all of it is on the disk; until then, and forever when something
-// throws, the name keeps what it had.
-class AtomicFile {
- public:
-  AtomicFile(const fs::path& path, std::string origin) : path_(path), origin_(std::move(origin)) {
-    for (int attempt = 0; fd_ < 0; ++attempt) {
-      temporary_ = join(path.string(), kTemporaryMark, getpid(), "-", attempt);
-      fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-      GLUON_CHECK(fd_ >= 0 || errno == EEXIST || errno == EINTR, origin_, std::strerror(errno));
-    }
-  }
-  AtomicFile(const AtomicFile&) = delete;
-  ~AtomicFile() {
-    if (fd_ >= 0) close(fd_);
-    if (!committed_) unlink(temporary_.c_str());
-  }
-
-  void append(const void* bytes, std::size_t count) {
-    write_at(size_, bytes, count);
-    size_ += static_cast<off_t>(count);
-  }
-
-  void write_at(off_t offset, const void* bytes, std::size_t count) {
-    const char* next = static_cast<const char*>(bytes);
-    while (count > 0) {
-      const ssize_t written = pwrite(fd_, next, count, offset);
-      if (written < 0 && errno == EINTR) continue;
-      GLUON_CHECK(written > 0, origin_, std::strerror(errno));
-      next += written;
-      offset += written;
-      count -= static_cast<std::size_t>(written);
-    }
-  }
-
-  void commit() {
-    GLUON_CHECK(fsync(fd_) == 0, origin_, std::strerror(errno));
-    GLUON_CHECK(close(std::exchange(fd_, -1)) == 0, origin_, std::strerror(errno));
-    GLUON_CHECK(std::rename(temporary_.c_str(), path_.c_str()) == 0, origin_, std::strerror(errno));
-    committed_ = true;
-    sync_folder();
-  }
-
- private:
-  // Without this a power failure may forget the rename.
-  void sync_folder() const {
-    const fs::path folder = path_.has_parent_path() ? path_.parent_path() : fs::path(".");
-    const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // Some file systems cannot sync a folder and say EINVAL.
-    const int code = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL) ? 0 : errno;
-    if (fd >= 0) close(fd);
-    GLUON_CHECK(code == 0, origin_, std::strerror(code));
-  }
-
-  fs::path path_;
-  std::string origin_;
-  std::string temporary_;
-  int fd_ = -1;
-  off_t size_ = 0;
-  bool committed_ = false;
-};
 
 struct WrittenTensor {
   std::string_view name;
@@ -386,12 +324,6 @@ TensorFile read_safetensors(const fs::path& path) {
               "is damaged or was rewritten by another program: its checksum is '", stored,
               "', its content has '", kCrcMark, crc_digits(crc), "'");
   return file;
-}
-
-void write_text_atomically(const fs::path& path, std::string_view text) {
-  AtomicFile out(path, join("write_text_atomically: cannot write '", path.string(), "': "));
-  out.append(text.data(), text.size());
-  out.commit();
 }
 
 }  // namespace gluon

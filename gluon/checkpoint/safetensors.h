@@ -18,7 +18,6 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 
 namespace gluon {
 
@@ -34,11 +33,5 @@ void write_safetensors(const std::filesystem::path& path, const TensorFile& file
 /// Reads a file written by anyone. Throws InputError with the path and what is wrong: missing, truncated, not a
 /// safetensors file, overlapping offsets, unknown dtype, checksum that does not fit.
 TensorFile read_safetensors(const std::filesystem::path& path);
-
-/// Writes `text` to `path` in the same way, whole or not at all. Throws InputError as write_safetensors does.
-void write_text_atomically(const std::filesystem::path& path, std::string_view text);
-
-/// A temporary file is called as its target with this mark and a number after it; a killed writer leaves it behind.
-inline constexpr std::string_view kTemporaryMark = ".tmp-";
 
 }  // namespace gluon

@@ -19,13 +19,13 @@ namespace gluon {
 class Norm;
 
 struct BatchStep {
-  std::span<const Block> blocks;      // the c matrices' places in their layers
-  const Norm* norm = nullptr;         // the norm they share; none under AdamW
-  int64_t step = 0;                   // k = 0, 1, ...
-  std::vector<at::Tensor> gradients;  // one per block, shaped as its part of the parameter
-  at::Tensor momentum;                // (c, m, n) the LMO's input
-  at::Tensor direction;               // (c, m, n) lmo(momentum), perhaps in float16; undefined under AdamW
-  at::Tensor radius;                  // (c)       t, on the layers' device
+  std::span<const Block> blocks{};      // the c matrices' places in their layers
+  const Norm* norm = nullptr;           // the norm they share; none under AdamW
+  int64_t step = 0;                     // k = 0, 1, ...
+  std::vector<at::Tensor> gradients{};  // one per block, shaped as its part of the parameter
+  at::Tensor momentum{};                // (c, m, n) the LMO's input
+  at::Tensor direction{};               // (c, m, n) lmo(momentum), perhaps in float16; undefined under AdamW
+  at::Tensor radius{};                  // (c)       t, on the layers' device
 
   /// |momentum|* of each matrix, (c), as -<momentum, direction>: free, and as exact as the LMO was. Throws
   /// InputError under AdamW.

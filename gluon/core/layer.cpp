@@ -151,6 +151,10 @@ at::Tensor Block::of(const at::Tensor& tensor) const {
   return length == 0 ? view : view.narrow(dim, start, length);
 }
 
+at::Tensor stacked_block(const at::Tensor& stack, std::size_t index, at::IntArrayRef sizes) {
+  return stack.select(0, static_cast<int64_t>(index)).view(sizes);
+}
+
 std::vector<Block> split_blocks(const Layer& layer, std::string_view split) {
   const std::string what = join("split '", split, "' of layer '", layer.name, "'");
   GLUON_CHECK(split.empty() || is_matrix_role(layer.role), what,

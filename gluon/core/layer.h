@@ -77,6 +77,9 @@ struct Block {
   at::Tensor of(const at::Tensor& tensor) const;
 };
 
+/// Matrix `index` of a stack (c, m, n), viewed with the sizes of its block of the parameter.
+at::Tensor stacked_block(const at::Tensor& stack, std::size_t index, at::IntArrayRef sizes);
+
 /// Cuts a layer into its matrices: one per index of the leading dimensions, times one per part of `split`:
 ///
 ///   ""                      no cut

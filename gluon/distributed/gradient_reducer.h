@@ -17,25 +17,13 @@
 
 #include "gluon/core/layer.h"
 #include "gluon/distributed/collective.h"
+#include "gluon/distributed/reduction_options.h"
 
 namespace torch::autograd {
 struct Node;
 }
 
 namespace gluon {
-
-struct ReductionOptions {
-  bool mean = true;  // over the ranks; false: their sum
-
-  /// Add in float64, also what one rank adds up: then the order of the terms, so the number of ranks, hardly ever shows
-  /// after rounding to float32.
-  bool exact = false;
-
-  int64_t bucket_bytes = int64_t{25} << 20;
-
-  /// Throws InputError naming the option, its value and what is allowed.
-  void validate() const;
-};
 
 class GradientReducer {
  public:

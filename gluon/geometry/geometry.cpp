@@ -93,6 +93,13 @@ Geometry Geometry::with_first(Rule rule) const {
 }
 
 std::vector<std::size_t> Geometry::assign(std::span<const Layer> layers) const {
+  for (const Rule& rule : rules_) {
+    const bool matched =
+        rule.pattern == "*" || std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+          return glob_match(rule.pattern, layer.name);
+        });
+    GLUON_CHECK(matched, "Geometry: the pattern '", rule.pattern, "' of a rule matches no layer");
+  }
   std::vector<std::size_t> assignment;
   for (const Layer& layer : layers) {
     const auto rule = std::find_if(rules_.begin(), rules_.end(),

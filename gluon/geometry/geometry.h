@@ -42,6 +42,9 @@ class NormChoice {
   /// "adamw" is no norm: such layers are left to AdamW, whose learning rate is the rule's radius.
   bool is_adamw() const { return name_ == "adamw"; }
 
+  /// Whether its LMO orthogonalizes: the norm is spectral, perhaps scaled.
+  bool is_spectral() const { return name_.find("spectral") != std::string::npos; }
+
   /// The name as it was given, width factors not yet evaluated.
   const std::string& name() const { return name_; }
 
@@ -55,19 +58,19 @@ class NormChoice {
 
 /// What a layer must be to match, and what happens to it then.
 struct Rule {
-  std::string pattern = "*";     // glob on the layer's name: * any characters, ? one
-  std::optional<Role> role;      // only layers with this role
-  std::optional<int64_t> rank;   // only parameters with this many dimensions
-  std::optional<Role> beside;    // only in models that also have a layer with this role
-  std::optional<Role> without;   // only in models that have no layer with this role
-  std::optional<int64_t> group;  // only layers of this group
+  std::string pattern = "*";       // glob on the layer's name: * any characters, ? one
+  std::optional<Role> role{};      // only layers with this role
+  std::optional<int64_t> rank{};   // only parameters with this many dimensions
+  std::optional<Role> beside{};    // only in models that also have a layer with this role
+  std::optional<Role> without{};   // only in models that have no layer with this role
+  std::optional<int64_t> group{};  // only layers of this group
 
   NormChoice norm = "spectral";
   Radius radius = 0.02;
-  std::string split;        // see split_blocks()
+  std::string split{};      // see split_blocks()
   double weight_decay = 0;  // decoupled: X <- (1 - weight_decay t) X + t lmo
-  std::optional<double>
-      ball;  // |X| <= ball, to the LMO's accuracy (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
+  // |X| <= ball, to the LMO's accuracy (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
+  std::optional<double> ball{};
 };
 
 class Geometry {
@@ -82,7 +85,8 @@ class Geometry {
   const std::vector<Rule>& rules() const { return rules_; }
   const Momentum& momentum() const { return momentum_; }
 
-  /// The index of the rule for each layer. Throws InputError naming the first layer without one.
+  /// The index of the rule for each layer. Throws InputError naming the first layer without one, or the first rule
+  /// whose pattern matches no layer's name.
   std::vector<std::size_t> assign(std::span<const Layer> layers) const;
 
   /// One line per group of layers with the same rule: pattern, norm, radius, layers, parameters.

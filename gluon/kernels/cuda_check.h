@@ -1,4 +1,4 @@
-// What the files that put kernels on a stream share.
+// Error checks for the files that launch kernels on a stream.
 
 #pragma once
 
@@ -12,7 +12,7 @@ inline void check(cudaError_t error, const char* what) {
   GLUON_CHECK(error == cudaSuccess, "kernels: ", what, " failed: ", cudaGetErrorString(error));
 }
 
-/// Whether what is put on the stream goes into a graph.
+/// Whether the stream is being captured into a graph.
 inline bool is_capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");

@@ -25,7 +25,7 @@ int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
 
-bool is_sign(const FusedStack& stack) { return stack.direction == FusedStack::Direction::kSign; }
+bool is_sign(const FusedStack& stack) { return stack.form.kind == LmoForm::Kind::kSign; }
 
 // The last product can add to the parameters itself; it cannot shrink them.
 bool moved_by_iteration(const FusedStack& stack) {
@@ -41,13 +41,12 @@ struct Piece {
 }  // namespace
 
 struct FusedStep::Device {
-  Device(std::vector<FusedStack> all, const QuinticIteration* iteration, int64_t scratch_bytes);
+  Device(std::vector<FusedStack> all, int64_t scratch_bytes);
   ~Device();
 
   void send(std::span<const Inputs> inputs);
   void measure_momentum(cudaStream_t stream);
-  void enqueue(cudaStream_t stream, uint64_t* told);  // null: no verdict is told
-  uint64_t* told() const { return static_cast<uint64_t*>(report.data_ptr()); }
+  void enqueue(cudaStream_t stream);
   cuda::Verdict* verdict() const { return static_cast<cuda::Verdict*>(verdict_memory.data_ptr()); }
   uint64_t reported() const { return *static_cast<const volatile uint64_t*>(report.data_ptr()); }
   void capture();
@@ -73,21 +72,15 @@ struct FusedStep::Device {
   at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
   bool momentum_measured = false;
   at::Tensor report;       // verdict_report() on the host, pinned
-  unsigned judgement = 0;  // of the last run; those in someone else's graph are not counted
+  unsigned judgement = 0;  // number of runs so far
   cudaEvent_t ran = nullptr;
-  bool pending = false;   // a verdict is under way
-  bool captured = false;  // a run went into someone else's graph
 
-  int64_t runs = 0;
   cudaGraphExec_t graph = nullptr;
 };
 
-FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* iteration,
-                          int64_t scratch_bytes)
-    : stacks(std::move(all)) {
+FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : stacks(std::move(all)) {
   GLUON_CHECK(!stacks.empty(), "FusedStep: expected at least one stack, got none");
   const c10::cuda::CUDAGuard guard(stacks[0].momentum.device());
-  refuse_capture(stacks[0].momentum.device());
   for (auto* list : {&first_matrix, &first_gradient_sum, &first_momentum_sum}) list->push_back(0);
   for (const FusedStack& stack : stacks) {
     const int64_t count = stack.momentum.size(0), size = entries(stack.momentum);
@@ -95,12 +88,12 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
     first_gradient_sum.push_back(first_gradient_sum.back() + count * cuda::gradient_partials(size));
     first_momentum_sum.push_back(first_momentum_sum.back() + count * cuda::momentum_partials(size));
   }
-  if (iteration != nullptr) {
-    const QuinticPlan plan = iteration->plan(1, 1);  // coefficients and safety are those of any shape
-    coefficients = plan.coefficients;
+  for (const FusedStack& stack : stacks) {
+    if (is_sign(stack)) continue;
+    coefficients = stack.form.coefficients;
     options = {.coefficients = coefficients.data(),
                .steps = static_cast<int>(coefficients.size()),
-               .safety = plan.safety};
+               .safety = stack.form.safety};
   }
   const at::TensorOptions float32 = stacks[0].momentum.options();
   gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
@@ -114,7 +107,7 @@ FusedStep::Device::Device(std::vector<FusedStack> all, const QuinticIteration* i
 
 FusedStep::Device::~Device() {
   if (ran != nullptr) {
-    cudaEventSynchronize(ran);  // a verdict on its way needs its memory
+    cudaEventSynchronize(ran);  // the verdict may still be written to it
     cudaEventDestroy(ran);
   }
   if (graph != nullptr) cudaGraphExecDestroy(graph);
@@ -245,14 +238,15 @@ void FusedStep::Device::measure_momentum(cudaStream_t stream) {
   }
 }
 
-void FusedStep::Device::enqueue(cudaStream_t stream, uint64_t* told) {
+void FusedStep::Device::enqueue(cudaStream_t stream) {
   std::vector<cuda::MomentumStep> steps;
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     steps.push_back(momentum_step({i, 0, stacks[i].momentum.size(0)}));
   }
   const auto count = static_cast<int>(steps.size());
   check(cuda::measure_gradients(steps.data(), count, verdict(), stream), "measure_gradients");
-  check(cuda::judge(steps.data(), count, verdict(), told, stream), "judge");
+  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream),
+        "judge");
   for (const auto& chunk : chunks) move_chunk(chunk, stream);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) move_by_sign(i, stream);
@@ -272,7 +266,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
     if (!moved_by_iteration(stack)) continue;
     half[i].target = {.matrices = parameters(chunk[i]),
                       .radii = radii(chunk[i]),
-                      .factor = static_cast<float>(-stack.factor),
+                      .factor = static_cast<float>(-stack.form.factor),
                       .verdict = verdict()};
   }
   check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), stream),
@@ -290,7 +284,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
                                    .directions = half[i].output.data,
                                    .direction_type = cuda::ElementType::kFloat16,
                                    .radii = radii(chunk[i]),
-                                   .direction_factor = static_cast<float>(-stack.factor),
+                                   .direction_factor = static_cast<float>(-stack.form.factor),
                                    .decay = static_cast<float>(stack.decay),
                                    .verdict = verdict()},
                                   stream),
@@ -310,7 +304,7 @@ void FusedStep::Device::move_by_sign(std::size_t index, cudaStream_t stream) {
                               .weights = step.weights,
                               .parameters = parameters(all),
                               .radii = radii(all),
-                              .direction_factor = static_cast<float>(-stack.factor),
+                              .direction_factor = static_cast<float>(-stack.form.factor),
                               .decay = static_cast<float>(stack.decay),
                               .verdict = step.verdict},
                              stream),
@@ -323,7 +317,7 @@ void FusedStep::Device::capture() {
   cudaGraph_t captured = nullptr;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   try {
-    enqueue(stream, told());
+    enqueue(stream);
   } catch (...) {
     cudaStreamEndCapture(stream, &captured);  // the stream is one of LibTorch's pool
     cudaGraphDestroy(captured);
@@ -334,8 +328,8 @@ void FusedStep::Device::capture() {
   cudaGraphDestroy(captured);
 }
 
-FusedStep::FusedStep(std::vector<FusedStack> stacks, const QuinticIteration* iteration, int64_t scratch_bytes)
-    : device_(std::make_unique<Device>(std::move(stacks), iteration, scratch_bytes)) {}
+FusedStep::FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes)
+    : device_(std::make_unique<Device>(std::move(stacks), scratch_bytes)) {}
 
 FusedStep::~FusedStep() = default;
 
@@ -344,42 +338,30 @@ void FusedStep::run(std::span<const Inputs> inputs) {
   const c10::cuda::CUDAGuard guard(device.verdict_memory.device());
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
   device.send(inputs);
-  if (is_capturing(stream)) {
-    // Before a replay the momentum may have been changed by anyone, and nobody asks for its verdict.
-    device.captured = true;
-    device.measure_momentum(stream);
-    device.enqueue(stream, nullptr);
-    return;
-  }
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
-  if (device.runs > 0 && device.graph == nullptr) device.capture();
+  if (device.judgement > 0 && device.graph == nullptr) device.capture();
   if (device.graph != nullptr) {
     check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");
   } else {
-    device.enqueue(stream, device.told());
+    device.enqueue(stream);
   }
   ++device.judgement;
-  device.pending = true;
   check(cudaEventRecord(device.ran, stream), "cudaEventRecord");
-  ++device.runs;
 }
-
-bool FusedStep::captured() const { return device_->captured; }
 
 void FusedStep::momentum_changed() { device_->momentum_measured = false; }
 
 std::optional<FusedStep::Place> FusedStep::verdict() const {
   const Device& device = *device_;
-  if (!device.pending) return {};
-  // One may ask while something else is being captured.
+  // The caller may be capturing a graph, which a query would break.
   const c10::cuda::CUDAStreamCaptureModeGuard relaxed{cudaStreamCaptureModeRelaxed};
-  // The judgement comes early in the run; its end is asked for only lest one wait for a run that failed.
+  // The judgement comes early in the run; its end is only queried so as not to wait forever for a run that failed.
   while (static_cast<unsigned>(device.reported() >> 32) != device.judgement) {
     const cudaError_t state = cudaEventQuery(device.ran);
     if (state == cudaErrorNotReady) continue;
     check(state, "the step");
     GLUON_CHECK(static_cast<unsigned>(device.reported() >> 32) == device.judgement,
-                "kernels: the step told no verdict");
+                "kernels: the step reported no verdict");
   }
   const int found = static_cast<int>(device.reported());
   if (found == cuda::kAllFinite) return {};
@@ -387,7 +369,5 @@ std::optional<FusedStep::Place> FusedStep::verdict() const {
   const auto stack = static_cast<std::size_t>(after - device.first_matrix.begin()) - 1;
   return Place{stack, static_cast<std::size_t>(found - device.first_matrix[stack])};
 }
-
-void FusedStep::forget() { device_->pending = false; }
 
 }  // namespace gluon::kernels

@@ -7,9 +7,9 @@
 //   update          X_i <- (1 - decay t_i) X_i + t_i D_i, with decay
 //   and sign layers momentum, sign and update in one pass
 //
-// Where a gradient holds NaN or Inf nothing moves; verdict() tells later. From its second run on the step is one CUDA
+// When a gradient holds NaN or Inf nothing moves; verdict() tells which. From its second run on the step is one CUDA
 // graph: what changes between steps (addresses of gradients, radii, beta) lies in device memory that is sent before
-// it. Results do not depend on scheduling: two runs give the same bits.
+// the launch. Results do not depend on scheduling: two runs give the same bits.
 
 #pragma once
 
@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/core/lmo_form.h"
 
 namespace gluon::kernels {
 
@@ -28,21 +28,18 @@ inline constexpr std::size_t kMaxFusedStacks = 64;
 
 /// Matrices of one shape that one rule moves.
 struct FusedStack {
-  enum class Direction { kPolar, kSign };
-
-  Direction direction = Direction::kPolar;
-  double factor = 1;  // D = -factor polar(input) or -factor sign(input)
+  LmoForm form{};  // D = lmo(input); kSign or kPolar
   double decay = 0;
   bool nesterov = false;
-  at::Tensor momentum;  // (c, m, n) float32, contiguous; kPolar: n divisible by 8
+  at::Tensor momentum{};  // (c, m, n) float32, contiguous; kPolar: n divisible by 8
 };
 
 class FusedStep {
  public:
-  /// What a stack needs for one run: addresses of contiguous float32 memory, c each, on the momentum's device; those of
-  /// parameters divisible by 16.
+  /// What a stack needs for one run: addresses of contiguous float32 memory, c each, on the momentum's device;
+  /// parameters at multiples of 16 bytes.
   struct Inputs {
-    std::vector<const void*> gradients, parameters;
+    std::vector<const void*> gradients{}, parameters{};
     double radius = 0;
     double beta = 0;
   };
@@ -51,27 +48,23 @@ class FusedStep {
     std::size_t stack, matrix;
   };
 
-  /// `iteration` is that of all kPolar stacks, null without one. `scratch_bytes` limits the memory of the iteration; a
-  /// single matrix may need more. Throws InputError without kernels.
-  FusedStep(std::vector<FusedStack> stacks, const QuinticIteration* iteration, int64_t scratch_bytes);
+  /// All kPolar stacks have the same coefficients. `scratch_bytes` limits the memory of the iteration; a single matrix
+  /// may need more. Throws InputError without kernels.
+  FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes);
   ~FusedStep();
 
-  /// Puts the step on the current stream; `inputs` one by one as the stacks.
+  /// Puts the step on the current stream, which is not being captured; `inputs` in the order of the stacks.
   void run(std::span<const Inputs> inputs);
 
-  /// Waits for the last run's measuring, not for its end: the first matrix with a gradient that is not finite. Nothing
-  /// when there is none or it was forgotten. Runs in someone else's graph tell nothing.
+  /// Waits until the last run has measured its gradients, not for its end: the first matrix with a gradient that is not
+  /// finite, if any.
   std::optional<Place> verdict() const;
-  void forget();
 
-  /// Says that the momentum was changed from outside.
+  /// Must be called after the momentum was changed from outside.
   void momentum_changed();
 
-  /// Whether a run went into someone else's graph, which needs this step's memory as long as it is replayed.
-  bool captured() const;
-
  private:
-  struct Device;  // what lies there
+  struct Device;
   std::unique_ptr<Device> device_;
 };
 

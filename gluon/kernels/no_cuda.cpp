@@ -17,15 +17,11 @@ bool is_captured(const at::Device&) { return false; }
 std::optional<double> device_seconds(const std::function<void()>&) { return std::nullopt; }
 int64_t peak_bytes(const at::Device&) { return 0; }
 struct FusedStep::Device {};
-FusedStep::FusedStep(std::vector<FusedStack>, const QuinticIteration*, int64_t) { refuse(); }
+FusedStep::FusedStep(std::vector<FusedStack>, int64_t) { refuse(); }
 FusedStep::~FusedStep() = default;
 void FusedStep::run(std::span<const Inputs>) { refuse(); }
 std::optional<FusedStep::Place> FusedStep::verdict() const { refuse(); }
-void FusedStep::forget() { refuse(); }
 void FusedStep::momentum_changed() { refuse(); }
-bool FusedStep::captured() const { refuse(); }
-void accumulate_momentum(const at::Tensor&, const float* const*, const float*) { refuse(); }
-at::Tensor polar(const at::Tensor&, const QuinticPlan&, double) { refuse(); }
-void update_parameters(float* const*, const at::Tensor&, const at::Tensor&, double) { refuse(); }
+at::Tensor polar_lmo(const at::Tensor&, const LmoForm&) { refuse(); }
 
 }  // namespace gluon::kernels

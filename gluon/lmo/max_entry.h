@@ -10,7 +10,7 @@ namespace gluon {
 
 class MaxEntryNorm : public Norm {
  public:
-  std::optional<double> sign_factor() const override { return 1; }
+  LmoForm lmo_form() const override { return {.kind = LmoForm::Kind::kSign}; }
   std::string name() const override;
 
  protected:

@@ -15,8 +15,17 @@
 namespace gluon {
 namespace {
 
-constexpr std::string_view kNames =
-    "spectral, spectral(ORTHOGONALIZER), max_entry, euclidean, columns, rows, scaled(FACTOR,NORM)";
+// Every norm without arguments: the one place where a new one gets its name.
+struct NamedNorm {
+  std::string_view name;
+  NormPtr (*make)();
+};
+constexpr NamedNorm kNorms[] = {
+    {"max_entry", [] { return NormPtr(std::make_shared<MaxEntryNorm>()); }},
+    {"euclidean", [] { return NormPtr(std::make_shared<EuclideanNorm>()); }},
+    {"columns", [] { return NormPtr(std::make_shared<RowsColumnsNorm>(RowsColumnsNorm::Axis::kColumns)); }},
+    {"rows", [] { return NormPtr(std::make_shared<RowsColumnsNorm>(RowsColumnsNorm::Axis::kRows)); }},
+};
 
 at::Tensor checked(const at::Tensor& x, const Norm& norm) {
   GLUON_CHECK(x.dim() == 3, norm.name(), ": expected (b, m, n), got ", x.sizes());
@@ -33,15 +42,6 @@ at::Tensor Norm::dual_norm(const at::Tensor& g) const { return compute_dual_norm
 
 at::Tensor Norm::lmo(const at::Tensor& g) const { return compute_lmo(checked(g, *this)).to(g.scalar_type()); }
 
-at::Tensor Norm::step_direction(const at::Tensor& g, double factor) const {
-  return compute_step_direction(checked(g, *this), factor);
-}
-
-at::Tensor Norm::compute_step_direction(const at::Tensor& g, double factor) const {
-  const at::Tensor direction = compute_lmo(g);
-  return factor == 1 ? direction : direction.mul(factor);
-}
-
 NormPtr make_norm(std::string_view name, const MatrixShape& shape, std::string_view orthogonalizer) {
   const Spec spec = parse_spec(name, "norm");
   const auto& arguments = spec.arguments;
@@ -53,13 +53,18 @@ NormPtr make_norm(std::string_view name, const MatrixShape& shape, std::string_v
     return std::make_shared<ScaledNorm>(width_factor(arguments[0], shape),
                                         make_norm(arguments[1], shape, orthogonalizer));
   }
-  if (arguments.empty()) {
-    if (spec.name == "max_entry") return std::make_shared<MaxEntryNorm>();
-    if (spec.name == "euclidean") return std::make_shared<EuclideanNorm>();
-    if (spec.name == "columns") return std::make_shared<RowsColumnsNorm>(RowsColumnsNorm::Axis::kColumns);
-    if (spec.name == "rows") return std::make_shared<RowsColumnsNorm>(RowsColumnsNorm::Axis::kRows);
+  for (const NamedNorm& norm : kNorms) {
+    if (spec.name == norm.name && arguments.empty()) return norm.make();
   }
-  throw InputError(join("norm: unknown name '", name, "'; allowed are ", kNames));
+  std::string allowed = "spectral(ORTHOGONALIZER), scaled(FACTOR,NORM)";
+  for (const std::string& known : norm_names()) allowed += ", " + known;
+  throw InputError(join("norm: unknown name '", name, "'; allowed are ", allowed));
+}
+
+std::vector<std::string> norm_names() {
+  std::vector<std::string> names{"spectral"};
+  for (const NamedNorm& norm : kNorms) names.emplace_back(norm.name);
+  return names;
 }
 
 }  // namespace gluon

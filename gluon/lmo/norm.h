@@ -30,15 +30,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gluon/core/layer.h"
+#include "gluon/core/lmo_form.h"
 
 namespace gluon {
-
-class Orthogonalizer;
 
 /// Immutable; the public functions check their argument, never change it, and compute half precision in float32.
 class Norm {
@@ -54,18 +53,8 @@ class Norm {
   /// The minimiser of <g, z> over the unit ball for each matrix: (b, m, n) -> (b, m, n), dtype kept.
   at::Tensor lmo(const at::Tensor& g) const;
 
-  /// factor lmo(g), for a step: on Hopper GPUs it may come in float16, straight from the tensor cores.
-  at::Tensor step_direction(const at::Tensor& g, double factor = 1) const;
-
-  /// lmo(g) = -factor polar(g), for spectral norms.
-  struct PolarStep {
-    const Orthogonalizer* orthogonalizer;
-    double factor;
-  };
-  virtual std::optional<PolarStep> polar_step() const { return std::nullopt; }
-
-  /// s, for norms with lmo(g) = -s sign(g) entry by entry.
-  virtual std::optional<double> sign_factor() const { return std::nullopt; }
+  /// The LMO as a formula, for executors that can compute it themselves.
+  virtual LmoForm lmo_form() const { return {}; }
 
   /// The name that make_norm() turns back into this norm.
   virtual std::string name() const = 0;
@@ -75,9 +64,6 @@ class Norm {
   virtual at::Tensor compute_norm(const at::Tensor& x) const = 0;
   virtual at::Tensor compute_dual_norm(const at::Tensor& g) const = 0;
   virtual at::Tensor compute_lmo(const at::Tensor& g) const = 0;
-
-  // factor lmo(g); a norm that can have the factor for nothing, or a narrower result faster, says how.
-  virtual at::Tensor compute_step_direction(const at::Tensor& g, double factor) const;
 };
 
 using NormPtr = std::shared_ptr<const Norm>;
@@ -94,5 +80,8 @@ inline constexpr std::string_view kDefaultOrthogonalizer = "polar_express:4";
 /// `orthogonalizer` is used for "spectral" without an argument. Throws InputError that lists what is allowed.
 NormPtr make_norm(std::string_view name, const MatrixShape& shape = {},
                   std::string_view orthogonalizer = kDefaultOrthogonalizer);
+
+/// The names of all norms without arguments, spectral included.
+std::vector<std::string> norm_names();
 
 }  // namespace gluon

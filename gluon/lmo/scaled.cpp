@@ -18,15 +18,10 @@ std::string ScaledNorm::name() const {
   return join("scaled(", number_text(factor_), ",", base_->name(), ")");
 }
 
-std::optional<Norm::PolarStep> ScaledNorm::polar_step() const {
-  std::optional<PolarStep> step = base_->polar_step();
-  if (step) step->factor /= factor_;
-  return step;
-}
-
-std::optional<double> ScaledNorm::sign_factor() const {
-  const std::optional<double> base = base_->sign_factor();
-  return base ? std::optional(*base / factor_) : std::nullopt;
+LmoForm ScaledNorm::lmo_form() const {
+  LmoForm form = base_->lmo_form();
+  form.factor /= factor_;
+  return form;
 }
 
 // Not in place: autograd may need what the base has returned.
@@ -36,11 +31,7 @@ at::Tensor ScaledNorm::compute_dual_norm(const at::Tensor& g) const { return bas
 
 at::Tensor ScaledNorm::compute_lmo(const at::Tensor& g) const {
   const at::Tensor direction = base_->lmo(g);
-  return direction.requires_grad() ? direction / factor_ : direction.div_(factor_);
-}
-
-at::Tensor ScaledNorm::compute_step_direction(const at::Tensor& g, double factor) const {
-  return base_->step_direction(g, factor / factor_);
+  return direction.requires_grad() ? direction * (1 / factor_) : direction.mul_(1 / factor_);
 }
 
 }  // namespace gluon

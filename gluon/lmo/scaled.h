@@ -13,14 +13,12 @@ class ScaledNorm : public Norm {
   /// Throws InputError unless `factor` is positive and finite.
   ScaledNorm(double factor, NormPtr base);
   std::string name() const override;
-  std::optional<PolarStep> polar_step() const override;
-  std::optional<double> sign_factor() const override;
+  LmoForm lmo_form() const override;
 
  protected:
   at::Tensor compute_norm(const at::Tensor& x) const override;
   at::Tensor compute_dual_norm(const at::Tensor& g) const override;
   at::Tensor compute_lmo(const at::Tensor& g) const override;
-  at::Tensor compute_step_direction(const at::Tensor& g, double factor) const override;
 
  private:
   double factor_;

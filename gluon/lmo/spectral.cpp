@@ -51,8 +51,4 @@ at::Tensor SpectralNorm::compute_dual_norm(const at::Tensor& g) const { return s
 
 at::Tensor SpectralNorm::compute_lmo(const at::Tensor& g) const { return orthogonalizer_->polar(g).neg_(); }
 
-at::Tensor SpectralNorm::compute_step_direction(const at::Tensor& g, double factor) const {
-  return orthogonalizer_->step_polar(g, -factor);
-}
-
 }  // namespace gluon

@@ -16,13 +16,12 @@ class SpectralNorm : public Norm {
  public:
   explicit SpectralNorm(OrthogonalizerPtr orthogonalizer);
   std::string name() const override;
-  std::optional<PolarStep> polar_step() const override { return PolarStep{orthogonalizer_.get(), 1}; }
+  LmoForm lmo_form() const override { return orthogonalizer_->polar_form(); }
 
  protected:
   at::Tensor compute_norm(const at::Tensor& x) const override;
   at::Tensor compute_dual_norm(const at::Tensor& g) const override;
   at::Tensor compute_lmo(const at::Tensor& g) const override;
-  at::Tensor compute_step_direction(const at::Tensor& g, double factor) const override;
 
  private:
   OrthogonalizerPtr orthogonalizer_;

@@ -15,20 +15,11 @@
 #include <vector>
 
 #include "gluon/core/layer.h"
+#include "gluon/update/optimizer_options.h"
 #include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
 
 namespace gluon {
-
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double clip = 0;  // largest norm of its layers' gradients together; longer ones are scaled down. 0: any
-
-  /// Throws InputError unless 0 <= beta < 1, eps > 0 and clip >= 0.
-  void validate() const;
-};
 
 class AdamW {
  public:
@@ -36,11 +27,11 @@ class AdamW {
 
   void add_layer(const Layer& layer, double learning_rate, double weight_decay);
 
-  /// A layer that another rank moves: it counts where gradients are clipped together. All ranks add all layers in one
-  /// order.
+  /// A layer that another rank moves: its gradient counts when gradients are clipped together. All ranks add all layers
+  /// in the same order.
   void add_other_ranks_layer(const Layer& layer);
 
-  /// Adds up over the ranks, in place or not.
+  /// Returns the sum over the ranks; may change its argument.
   using Sum = std::function<at::Tensor(at::Tensor)>;
 
   /// Moves every layer that has a gradient.
@@ -52,7 +43,7 @@ class AdamW {
     double weight_decay;
     at::Tensor first;   // m, float32 or the parameter's float64
     at::Tensor second;  // v
-    std::size_t place;  // among the layers of all ranks
+    std::size_t place;  // among AdamW's layers of all ranks
     int64_t steps = 0;  // j
     double last_learning_rate = 0;
   };

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "gluon/core/check.h"
+#include "gluon/plan/step_plan.h"
 
 namespace gluon {
 namespace {
@@ -24,20 +25,19 @@ void initialize(std::span<const Layer> layers, const Geometry& geometry, const I
   GLUON_CHECK(std::isfinite(options.ball) && options.ball > 0, "initialize: ball must be > 0, got ",
               options.ball);
   const at::NoGradGuard no_grad;
-  const std::vector<std::size_t> assignment = geometry.assign(layers);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Rule& rule = geometry.rules()[assignment[i]];
-    if (rule.norm.is_adamw()) continue;
-    for (const Block& block : split_blocks(layers[i], rule.split)) {
-      at::Tensor target = block.of(block.layer.parameter);
-      if (layers[i].role == Role::kVector || layers[i].role == Role::kScalar) {
-        if (layers[i].name.ends_with("bias")) target.zero_();
+  // Weights start as exact LMO directions.
+  for (const StepPlan::Batch& batch : route(layers, geometry, {.orthogonalizer = "svd"}).batches) {
+    const Rule& rule = geometry.rules()[batch.rule];
+    for (const Block& block : batch.blocks) {
+      const Layer& layer = block.layer;
+      at::Tensor target = block.of(layer.parameter);
+      if (layer.role == Role::kVector || layer.role == Role::kScalar) {
+        if (layer.name.ends_with("bias")) target.zero_();
         continue;
       }
       auto generator = at::detail::createCPUGenerator(name_seed(block.name, options.seed));
       const at::Tensor noise = at::randn({1, block.shape.rows, block.shape.cols}, generator, at::kDouble);
-      const NormPtr norm = rule.norm.resolve(block.shape, "svd");
-      target.copy_(norm->lmo(noise).mul_(rule.ball.value_or(options.ball)).view(target.sizes()));
+      target.copy_(batch.norm->lmo(noise).mul_(rule.ball.value_or(options.ball)).view(target.sizes()));
     }
   }
 }

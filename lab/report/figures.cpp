@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "lab/report/output_folder.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "lab/report/output_folder.h"
 #include "lab/train/event_file.h"

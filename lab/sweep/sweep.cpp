@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "lab/train/experiment.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <chrono>
 
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 
 namespace gluon::lab {

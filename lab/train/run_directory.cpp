@@ -8,7 +8,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "lab/train/log_cells.h"

@@ -220,11 +220,7 @@ class Gluon(torch.optim.Optimizer):
         Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError if a gradient does not
         match its parameter. When a GPU's kernels move all layers, the next step() or wait() reports a bad gradient.
 
-        In a CUDA graph of the caller's (torch.cuda.graph) a step moves by the radii of its capture and is not counted
-        in ``steps_taken``. A bad gradient is not told: layers that the kernels move stay where they are, others move.
-        It needs a step like it before the capture, gradients that stay at their addresses, constant radii, and no layer
-        left to AdamW. Steps outside the graph may come between its replays. After load_state_dict(), add_param_group()
-        or a parameter that begins to need gradients, capture anew.
+        On a GPU the step is a CUDA graph of its own; inside torch.cuda.graph() it raises ValueError.
         """
         loss = None
         if closure is not None:

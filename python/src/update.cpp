@@ -42,10 +42,15 @@ std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geome
   return std::make_unique<Optimizer>(std::move(layers), geometry, std::move(options));
 }
 
-std::map<std::string, double> radii_of(const Optimizer& optimizer) {
-  std::map<std::string, double> radii;
-  for (const LayerRadius& layer : optimizer.effective_radii()) radii[layer.name] = layer.radius;
-  return radii;
+py::dict radii_of(const Optimizer& optimizer) {
+  std::vector<LayerRadius> radii;
+  {
+    const py::gil_scoped_release release;
+    radii = optimizer.effective_radii();
+  }
+  py::dict ordered;  // as the layers are
+  for (const LayerRadius& layer : radii) ordered[py::str(layer.name)] = layer.radius;
+  return ordered;
 }
 
 }  // namespace
@@ -77,7 +82,7 @@ void bind_update(py::module_& module) {
       .def("zero_grad", &Optimizer::zero_grad)
       .def("owns", &Optimizer::owns, py::arg("layer"))
       .def("routing_report", &Optimizer::routing_report)
-      .def("effective_radii", &radii_of, Release())
+      .def("effective_radii", &radii_of)
       .def("set_group_radius_multiplier", &Optimizer::set_group_radius_multiplier, py::arg("group"),
            py::arg("multiplier"))
       .def("set_group_beta", &Optimizer::set_group_beta, py::arg("group"), py::arg("beta"))

@@ -12,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "gluon/core/atomic_file.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "gluon/core/check.h"
-#include "gluon/distributed/sharding.h"
 #include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
@@ -92,36 +91,6 @@ TEST_F(Environment, RefusesWhatDoesNotFit) {
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "WORLD_SIZE must be a whole number, got 'two'");
   ::setenv("WORLD_SIZE", "2", 1), ::setenv("MASTER_PORT", "70000", 1);
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_PORT must be in 1..65535, got 70000");
-}
-
-TEST(Sharding, OwnersAreNumberedAsTheBackwardPassReachesThem) {
-  std::vector<Layer> layers;
-  for (int i = 0; i < 6; ++i) {
-    layers.push_back({"h." + std::to_string(i), at::zeros({8, 8}), Role::kHidden});
-  }
-  const Geometry geometry = presets::unscion();
-  const std::vector<int> owners = assign_layers(layers, geometry, geometry.assign(layers), 3);
-  EXPECT_EQ(owners, (std::vector<int>{2, 1, 0, 2, 1, 0}));
-}
-
-TEST(Sharding, ALongMatrixCostsLessThanItsSquares) {
-  const auto cost = [](int64_t rows, int64_t columns) {
-    const Layer layer{"h", at::zeros({rows, columns}), Role::kHidden};
-    const Geometry geometry = presets::unscion();
-    return step_cost(layer, geometry.rules()[geometry.assign(std::span(&layer, 1))[0]]);
-  };
-  EXPECT_EQ(cost(64, 256), cost(256, 64));
-  EXPECT_GT(cost(64, 256), cost(64, 64));
-  EXPECT_LT(cost(64, 256), 2 * cost(64, 64));
-}
-
-TEST(Sharding, BalancesTheCosts) {
-  const std::vector<double> costs{1, 8, 3, 3, 2, 7};
-  const std::vector<int> owners = assign_owners(costs, 3);
-  std::vector<double> loads(3);
-  for (std::size_t i = 0; i < costs.size(); ++i) loads[static_cast<std::size_t>(owners[i])] += costs[i];
-  EXPECT_EQ(loads, (std::vector<double>{8, 8, 8}));
-  EXPECT_EQ(assign_owners(std::vector<double>{5}, 4), (std::vector<int>{0}));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/lmo/orthogonalize/coefficients.h"
 
 #define CUDA_OK(call)                                                                              \
   do {                                                                                             \

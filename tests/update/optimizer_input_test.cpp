@@ -24,10 +24,12 @@ TEST(OptimizerInput, ANonFiniteGradientStopsBeforeAnythingMoves) {
     const auto before = copies_of(layers);
     const OptimizerState state = optimizer.state();
     quadratic_loss(layers);
+    optimizer.set_radius_multiplier(2);  // shows in the radii of steps that happened
     layers[4].parameter.mutable_grad()[1][2][3] = bad;
     EXPECT_INPUT_ERROR(optimizer.step(), "the gradient of layer 'experts.weight' holds NaN or Inf at step 1");
     EXPECT_TRUE(bitwise_equal(layers, before));
     EXPECT_EQ(optimizer.steps_taken(), 1);
+    for (const LayerRadius& entry : optimizer.effective_radii()) EXPECT_DOUBLE_EQ(entry.radius, 0.1);
     for (const auto& [name, tensor] : optimizer.state().tensors)
       EXPECT_TRUE(tensor.equal(state.tensors.at(name)));
   }

@@ -277,7 +277,46 @@ TEST(Optimizer, ARadiusRuleOfTheWrongShapeIsNamed) {
   Optimizer optimizer(
       layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}), quiet());
   quadratic_loss(layers);
-  EXPECT_INPUT_ERROR(optimizer.step(), "radius rule wrong: expected one radius per matrix, [1], got []");
+  EXPECT_INPUT_ERROR(optimizer.step(),
+                     "radius rule wrong, layer 'a': expected one radius per matrix, [1], got []");
+}
+
+class FailingObserver : public StepObserver {
+ public:
+  void after_step(const BatchStep&) override { throw std::runtime_error("disk full"); }
+};
+
+TEST(Optimizer, ExceptionsOfUserCodeNameItAndTheLayer) {
+  std::vector<Layer> layers{{"a", at::ones({2, 2})}, {"b", at::ones({3, 3})}};
+  quadratic_loss(layers);
+  const auto message = [](Optimizer& optimizer) -> std::string {
+    try {
+      optimizer.step();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no exception";
+  };
+  Optimizer failing_norm(layers, Geometry({{.norm = std::make_shared<FailingNorm>()}}), quiet());
+  EXPECT_EQ(message(failing_norm), "norm failing, layer 'b': no convergence");
+  Optimizer observed(layers, Geometry({{.norm = "rows"}}), quiet());
+  observed.add_observer(std::make_shared<FailingObserver>());
+  EXPECT_EQ(message(observed), "observer of norm rows, layer 'a': disk full");
+}
+
+TEST(Optimizer, EffectiveRadiiFollowTheLayers) {
+  auto layers = transformer_layers();
+  Optimizer optimizer(layers, presets::muon(), quiet());
+  quadratic_loss(layers);
+  optimizer.step();
+  std::vector<std::string> names;
+  for (const LayerRadius& entry : optimizer.effective_radii()) {
+    names.push_back(entry.name);
+    EXPECT_GT(entry.radius, 0) << entry.name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"wte.weight", "blocks.0.qkv.weight", "blocks.0.proj.weight",
+                                             "blocks.1.proj.weight", "experts.weight[0]", "experts.weight[1]",
+                                             "experts.weight[2]", "ln.weight", "temperature"}));
 }
 
 TEST(Optimizer, ABetaAloneKeepsMuonsNesterov) {

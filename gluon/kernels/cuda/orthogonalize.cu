@@ -11,8 +11,9 @@ namespace {
 
 using Form = OrthogonalizeOptions::Form;
 
-// Flops say aspect > 1; half products run at about 0.85 of the rate of full ones and there are more of them.
-constexpr double kGramAspect = 1.5;
+// By flops the Gram form wins from aspect 1 on; products of one triangle run at about 0.85 of the rate of full ones, and
+// there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
+constexpr double kTensorCoreGramAspect = 1.5;
 
 // Rounding of Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003,
 // against 0.001 to 0.002 in the direct form: less than what up to five steps leave, too much where more are asked for.
@@ -288,7 +289,8 @@ float orthogonalize_input_length(int rows, int columns) {
 
 bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options) {
   if (options.form != Form::kAuto) return options.form == Form::kGram;
-  return options.steps <= kMaxGramSteps && std::max(rows, columns) >= kGramAspect * std::min(rows, columns);
+  return options.steps <= kMaxGramSteps &&
+         std::max(rows, columns) >= kTensorCoreGramAspect * std::min(rows, columns);
 }
 
 size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,

@@ -20,9 +20,9 @@
 
 #include <cstddef>
 
+#include "gluon/core/lmo_form.h"
 #include "gluon/kernels/cuda/element_type.h"
 #include "gluon/kernels/cuda/symmetric_product.h"
-#include "gluon/lmo/orthogonalize/coefficients.h"
 
 namespace gluon::cuda {
 

@@ -14,12 +14,9 @@
 
 #include <vector>
 
-namespace gluon {
+#include "gluon/core/lmo_form.h"
 
-/// One step s -> a s + b s^3 + c s^5.
-struct Quintic {
-  double a, b, c;
-};
+namespace gluon {
 
 /// The row (3.4445, -4.7750, 2.0315) of public Muon, `steps` times. Throws InputError unless steps is
 /// in 1..100.

@@ -25,6 +25,8 @@
 #include <string>
 #include <string_view>
 
+#include "gluon/core/lmo_form.h"
+
 namespace gluon {
 
 class Orthogonalizer {
@@ -36,10 +38,8 @@ class Orthogonalizer {
   /// rank 3.
   at::Tensor polar(const at::Tensor& batch) const;
 
-  /// factor polar(batch) of float32 or float64, for a step: on Hopper GPUs the iterations give float16.
-  virtual at::Tensor step_polar(const at::Tensor& batch, double factor) const {
-    return polar(batch).mul_(factor);
-  }
+  /// The LMO -polar(g) as a formula where half precision is accurate enough for it; kOther elsewhere.
+  virtual LmoForm polar_form() const { return {}; }
 
   /// The name that make_orthogonalizer() turns back into this object.
   virtual std::string name() const = 0;

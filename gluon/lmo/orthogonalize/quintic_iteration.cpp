@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gluon/core/check.h"
-#include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/blas.h"
 
 namespace gluon {
@@ -15,9 +14,6 @@ namespace {
 
 using Form = QuinticOptions::Form;
 using Precision = QuinticOptions::Precision;
-
-// Half products reach about 0.8 of the rate of full ones: here 3 k^3 and 3 k^2 l take the same time.
-constexpr double kGramAspect = 1.25;
 
 // An update multiplies the rounding errors of R, some of them negative eigenvalues, by a^2: they reach
 // eps gain^2, with gain = product of a since the last restart. In float32 against float64, for condition
@@ -258,15 +254,11 @@ QuinticPlan QuinticIteration::plan(int64_t m, int64_t n) const {
   return plan;
 }
 
-bool QuinticIteration::suits_kernels() const {
-  return options_.precision == Precision::kFast && options_.form == Form::kAuto &&
-         options_.bound == SingularBound::kSchatten4;
-}
-
-at::Tensor QuinticIteration::step_polar(const at::Tensor& batch, double factor) const {
-  const bool half =
-      suits_kernels() && batch.scalar_type() == at::kFloat && batch.numel() > 0 && kernels::available(batch);
-  return half ? kernels::polar(batch, plan(batch.size(1), batch.size(2)), factor) : polar(batch).mul_(factor);
+LmoForm QuinticIteration::polar_form() const {
+  const bool free_choice = options_.precision == Precision::kFast && options_.form == Form::kAuto &&
+                           options_.bound == SingularBound::kSchatten4;
+  if (!free_choice) return {};
+  return {.kind = LmoForm::Kind::kPolar, .coefficients = options_.coefficients, .safety = options_.safety};
 }
 
 at::Tensor QuinticIteration::compute_polar(const at::Tensor& batch) const {

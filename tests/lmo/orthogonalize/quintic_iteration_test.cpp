@@ -330,19 +330,17 @@ TEST_F(QuinticIterationTest, BFloat16HoldsOnHardInput) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16IsDirectAndLeavesTheKernelsAside) {
+TEST_F(QuinticIterationTest, BFloat16IsDirectAndHasNoForm) {
   QuinticOptions options{.name = "polar_express:4",
                          .coefficients = polar_express_coefficients({.steps = 4}),
                          .bound = SingularBound::kSchatten4,
                          .safety = kSafety};
-  EXPECT_TRUE(QuinticIteration(options).suits_kernels());
+  EXPECT_EQ(QuinticIteration(options).polar_form().kind, LmoForm::Kind::kPolar);
   options.precision = QuinticOptions::Precision::kBFloat16;
   const QuinticIteration iteration(options);
-  EXPECT_FALSE(iteration.suits_kernels());
+  EXPECT_EQ(iteration.polar_form().kind, LmoForm::Kind::kOther);
   EXPECT_EQ(iteration.plan(10, 90).restart, std::vector<bool>(4, true));
-  const at::Tensor g = at::randn({2, 10, 90}), step = iteration.step_polar(g, -0.5);
-  EXPECT_EQ(step.scalar_type(), at::kFloat);
-  EXPECT_TRUE(at::equal(step, -0.5 * iteration.polar(g)));
+  EXPECT_EQ(iteration.polar(at::randn({2, 10, 90})).scalar_type(), at::kFloat);
 }
 
 TEST_F(QuinticIterationTest, PlanRestartsWhereTheFormAsks) {

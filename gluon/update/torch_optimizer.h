@@ -1,5 +1,5 @@
-// The bridge to torch::nn and torch::optim: layers of a module, and Gluon as a torch::optim::Optimizer so that an
-// existing LibTorch training loop works unchanged.
+// TorchOptimizer: Gluon as a torch::optim::Optimizer, so that an existing LibTorch training loop works unchanged. It
+// includes torch's own headers, which take long to compile, and so is not part of gluon/gluon.h.
 //
 //   gluon::TorchOptimizer optimizer(gluon::layers_of(*model), gluon::presets::unscion());
 //   torch::optim::StepLR schedule(optimizer, 30, 0.1);       // its lr is the factor on all radii, 1 at the start
@@ -7,25 +7,15 @@
 
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "gluon/update/layers_of.h"
 #include "gluon/update/optimizer.h"
 
 namespace gluon {
-
-/// Roles that cannot be read off a name: {"fc3.weight", Role::kHead}; the pattern is a glob.
-using RoleOverrides = std::vector<std::pair<std::string, Role>>;
-
-/// The trainable parameters of `module` as layers. Roles come from the module types (Embedding, Conv1d/2d/3d),
-/// then from names (infer_role), unless an override matches. A parameter used twice (tied weights) is listed
-/// once. Throws InputError when an override matches nothing.
-std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverrides& overrides = {});
 
 /// Options of the one parameter group; lr multiplies every radius.
 struct TorchOptimizerOptions : torch::optim::OptimizerCloneableOptions<TorchOptimizerOptions> {
@@ -47,6 +37,10 @@ class TorchOptimizer : public torch::optim::Optimizer {
   void load(torch::serialize::InputArchive& archive) override;
 
   gluon::Optimizer& core() { return core_; }
+
+  /// Throws InputError: the layers are those given at construction.
+  void add_param_group(const torch::optim::OptimizerParamGroup& group);
+  void add_parameters(const std::vector<torch::Tensor>& parameters);
 
  private:
   gluon::Optimizer core_;

@@ -1,14 +1,15 @@
-#include "gluon/update/torch_adapter.h"
+#include "gluon/update/layers_of.h"
 
+#include <torch/nn/module.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
-#include <torch/utils.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "gluon/core/check.h"
+#include "gluon/geometry/geometry.h"
 
 namespace gluon {
 namespace {
@@ -45,12 +46,6 @@ std::set<std::string> transposed_convolutions(const torch::nn::Module& module) {
     }
   }
   return names;
-}
-
-std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
-  std::vector<torch::Tensor> parameters;
-  for (const Layer& layer : layers) parameters.push_back(layer.parameter);
-  return parameters;
 }
 
 }  // namespace
@@ -92,60 +87,6 @@ std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverride
     GLUON_CHECK(used[i], "layers_of: no trainable parameter matches '", overrides[i].first, "'");
   }
   return layers;
-}
-
-TorchOptimizer::TorchOptimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options)
-    : torch::optim::Optimizer({torch::optim::OptimizerParamGroup(parameters_of(layers))},
-                              std::make_unique<TorchOptimizerOptions>()),
-      core_(std::move(layers), std::move(geometry), std::move(options)) {}
-
-torch::Tensor TorchOptimizer::step(LossClosure closure) {
-  torch::Tensor loss;
-  if (closure != nullptr) {
-    const at::AutoGradMode enable_grad(true);
-    loss = closure();
-  }
-  GLUON_CHECK(
-      param_groups().size() == 1 && param_groups()[0].params().size() == core_.layers().size(),
-      "TorchOptimizer: its layers are those given at construction; a parameter or group was added later");
-  core_.set_radius_multiplier(param_groups()[0].options().get_lr());
-  core_.step();
-  return loss;
-}
-
-// Archives cannot hold arbitrary names as keys, so the names are a list and the tensors are numbered.
-void TorchOptimizer::save(torch::serialize::OutputArchive& archive) const {
-  const OptimizerState state = core_.state();
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : state.tensors) {
-    archive.write("tensor" + std::to_string(names.size()), tensor, /*is_buffer=*/true);
-    names.push_back(name);
-  }
-  archive.write("version", torch::IValue(state.version));
-  archive.write("step", torch::IValue(state.step));
-  archive.write("lr", torch::IValue(param_groups()[0].options().get_lr()));
-  archive.write("names", torch::IValue(names));
-}
-
-void TorchOptimizer::load(torch::serialize::InputArchive& archive) {
-  torch::IValue version;
-  torch::IValue step;
-  torch::IValue lr;
-  torch::IValue names;
-  GLUON_CHECK(archive.try_read("version", version) && archive.try_read("step", step) &&
-                  archive.try_read("lr", lr) && archive.try_read("names", names),
-              "TorchOptimizer: the archive holds no Gluon optimizer");
-  OptimizerState state;
-  state.version = version.toInt();
-  state.step = step.toInt();
-  const auto list = names.toListRef();
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    torch::Tensor tensor;
-    archive.read("tensor" + std::to_string(i), tensor, /*is_buffer=*/true);
-    state.tensors[list[i].toStringRef()] = tensor;
-  }
-  core_.load_state(state);
-  param_groups()[0].options().set_lr(lr.toDouble());
 }
 
 }  // namespace gluon

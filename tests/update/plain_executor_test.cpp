@@ -1,4 +1,4 @@
-#include "gluon/update/layer_batch.h"
+#include "gluon/update/plain_executor.h"
 
 #include <ATen/ATen.h>
 
@@ -9,43 +9,43 @@ namespace {
 
 LayerBatch batch_of(std::size_t count, const Momentum& momentum,
                     std::initializer_list<std::size_t> without = {}) {
-  std::vector<Block> blocks;
+  std::vector<Layer> layers;
   for (std::size_t i = 0; i < count; ++i) {
-    Layer layer{join("layer", i), at::zeros({4, 8})};
+    layers.push_back({join("layer", i), at::zeros({4, 8})});
     if (std::find(without.begin(), without.end(), i) == without.end()) {
-      layer.parameter.mutable_grad() = at::ones({4, 8});
+      layers.back().parameter.mutable_grad() = at::ones({4, 8});
     }
-    blocks.push_back(split_blocks(layer, "").front());
   }
-  return {blocks, make_norm("max_entry"), Rule{}, momentum};
+  const Rule rule{.norm = "max_entry"};
+  return {route(layers, Geometry({rule})).batches.front(), rule, momentum};
 }
 
 std::vector<std::size_t> run_sizes(const LayerBatch& batch, int64_t bytes) {
   std::vector<std::size_t> sizes;
-  for (const auto& run : batch.runs(bytes)) sizes.push_back(run.size());
+  for (const auto& run : scratch_runs(batch, bytes)) sizes.push_back(run.size());
   return sizes;
 }
 
 constexpr int64_t kMatrixBytes = 4 * 8 * 4;
 
-TEST(LayerBatch, ScratchBoundsTheRuns) {
+TEST(PlainExecutor, ScratchLimitsTheRuns) {
   const LayerBatch batch = batch_of(5, Momentum::ema(0.9));
   EXPECT_EQ(run_sizes(batch, 1 << 20), (std::vector<std::size_t>{5}));
   EXPECT_EQ(run_sizes(batch, 2 * kMatrixBytes), (std::vector<std::size_t>{2, 2, 1}));
   EXPECT_EQ(run_sizes(batch, 1), (std::vector<std::size_t>{1, 1, 1, 1, 1}));
 }
 
-TEST(LayerBatch, AnInputBesideTheBufferCountsAsScratch) {
+TEST(PlainExecutor, InputBesideTheBufferCountsAsScratch) {
   EXPECT_EQ(run_sizes(batch_of(4, Momentum::nesterov(0.9)), 2 * kMatrixBytes),
             (std::vector<std::size_t>{1, 1, 1, 1}));
   EXPECT_EQ(run_sizes(batch_of(4, Momentum::none()), 4 * kMatrixBytes), (std::vector<std::size_t>{2, 2}));
 }
 
-TEST(LayerBatch, BlocksWithoutGradientAreLeftOut) {
+TEST(PlainExecutor, BlocksWithoutGradientAreLeftOut) {
   const LayerBatch batch = batch_of(6, Momentum::ema(0.9), {0, 3, 5});
   EXPECT_EQ(run_sizes(batch, 1 << 20), (std::vector<std::size_t>{2, 1}));
-  EXPECT_EQ(batch.runs(1 << 20)[1].front().name, "layer4");
-  EXPECT_TRUE(batch_of(2, Momentum::none(), {0, 1}).runs(1 << 20).empty());
+  EXPECT_EQ(scratch_runs(batch, 1 << 20)[1].front().name, "layer4");
+  EXPECT_TRUE(run_sizes(batch_of(2, Momentum::none(), {0, 1}), 1 << 20).empty());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "gluon/update/torch_adapter.h"
+#include "gluon/update/torch_optimizer.h"
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -104,7 +104,12 @@ TEST(TorchOptimizer, AClosureIsEvaluatedWithGradients) {
 TEST(TorchOptimizer, ParametersAddedLaterAreRefused) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::unscion());
-  optimizer.add_param_group(torch::optim::OptimizerParamGroup({torch::ones({2, 2})}));
+  const torch::optim::OptimizerParamGroup group({torch::ones({2, 2})});
+  EXPECT_INPUT_ERROR(optimizer.add_param_group(group), "its layers are those given at construction");
+  EXPECT_INPUT_ERROR(optimizer.add_parameters({torch::ones({2, 2})}),
+                     "its layers are those given at construction");
+  torch::optim::Optimizer& base = optimizer;
+  base.add_param_group(group);
   EXPECT_INPUT_ERROR(optimizer.step(), "its layers are those given at construction");
 }
 

@@ -1,4 +1,4 @@
-#include "gluon/distributed/shards.h"
+#include "gluon/distributed/layer_owners.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/ScalarType.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
 
-// "momentum/wte.weight 6 50304 768": what others must know to receive an entry.
+// "momentum/wte.weight<tab>6 50304 768": the dtype and sizes that a receiver must know.
 std::string describe(const std::map<std::string, at::Tensor>& entries) {
   std::ostringstream text;
   for (const auto& [name, tensor] : entries) {
@@ -42,20 +42,36 @@ std::map<std::string, at::Tensor> allocate(const std::string& description) {
 
 }  // namespace
 
-Shards::Shards(std::vector<Layer> layers, std::vector<int> owners, CollectivePtr collective,
-               const ReductionOptions& options)
+LayerOwners::LayerOwners(std::vector<Layer> layers, std::vector<int> owners,
+                         const std::vector<int64_t>& phases, CollectivePtr collective,
+                         const ReductionOptions& options)
     : layers_(std::move(layers)),
       owners_(std::move(owners)),
       collective_(std::move(collective)),
-      gradients_(std::make_unique<GradientReducer>(layers_, owners_, collective_, options)) {}
+      gradients_(std::make_unique<GradientReducer>(layers_, owners_, collective_, options)) {
+  if (!alone()) add_buckets(phases);
+}
 
-void Shards::set_phases(const std::vector<int64_t>& phases) {
-  buckets_.clear();
-  if (alone()) return;
+void LayerOwners::reduce_gradients() {
+  gradients_->finish();
+  reduced_ = true;
+}
+
+void LayerOwners::take_gradients() {
+  if (!reduced_) gradients_->finish();
+  reduced_ = false;
+}
+
+void LayerOwners::cancel_gradients() {
+  gradients_->cancel();
+  reduced_ = false;
+}
+
+void LayerOwners::add_buckets(const std::vector<int64_t>& phases) {
   std::map<std::tuple<int64_t, int, std::string>, std::vector<std::size_t>> kinds;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& parameter = layers_[i].parameter;
-    // Large ones travel alone, from and to where they are.
+    // Large parameters are sent one by one, without a copy.
     const std::string kind = parameter.nbytes() >= kPackedBytes
                                  ? layers_[i].name
                                  : join(parameter.scalar_type(), ' ', parameter.device());
@@ -67,17 +83,17 @@ void Shards::set_phases(const std::vector<int64_t>& phases) {
   }
 }
 
-void Shards::send_parameters(int64_t end) {
+void LayerOwners::send_parameters(int64_t end) {
   for (; next_ < buckets_.size() && buckets_[next_].phase < end; ++next_) send(buckets_[next_]);
 }
 
-void Shards::finish_parameters() {
+void LayerOwners::finish_parameters() {
   send_parameters(std::numeric_limits<int64_t>::max());
   for (Bucket& bucket : buckets_) receive(bucket);
   next_ = 0;
 }
 
-void Shards::send(Bucket& bucket) const {
+void LayerOwners::send(Bucket& bucket) const {
   const at::Tensor& first = layers_[bucket.layers.front()].parameter;
   if (bucket.layers.size() == 1 && first.is_contiguous()) {
     bucket.values = first.detach().view(-1);
@@ -89,7 +105,7 @@ void Shards::send(Bucket& bucket) const {
   bucket.exchange = collective_->broadcast(bucket.values, bucket.owner);
 }
 
-void Shards::receive(Bucket& bucket) const {
+void LayerOwners::receive(Bucket& bucket) const {
   bucket.exchange->wait();
   int64_t offset = 0;
   for (const std::size_t i : bucket.layers) {
@@ -102,12 +118,12 @@ void Shards::receive(Bucket& bucket) const {
   bucket.values = at::Tensor();
 }
 
-at::Tensor Shards::sum(at::Tensor tensor) const {
+at::Tensor LayerOwners::sum(at::Tensor tensor) const {
   if (!alone()) collective_->all_reduce(tensor)->wait();
   return tensor;
 }
 
-void Shards::gather(std::map<std::string, at::Tensor>& entries) const {
+void LayerOwners::gather(std::map<std::string, at::Tensor>& entries) const {
   if (alone()) return;
   std::map<std::string, at::Tensor> mine;
   for (const auto& [name, tensor] : entries) mine[name] = tensor.cpu().contiguous();
@@ -127,7 +143,7 @@ void Shards::gather(std::map<std::string, at::Tensor>& entries) const {
   }
 }
 
-void Shards::broadcast_packed(const std::vector<at::Tensor>& parts, int root) const {
+void LayerOwners::broadcast_packed(const std::vector<at::Tensor>& parts, int root) const {
   if (parts.empty()) return;
   at::Tensor packed = at::cat(parts);
   collective_->broadcast(packed, root)->wait();

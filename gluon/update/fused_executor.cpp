@@ -1,0 +1,134 @@
+#include "gluon/update/fused_executor.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "gluon/kernels/kernels.h"
+#include "gluon/update/device_lmo.h"
+#include "gluon/update/plain_executor.h"
+
+namespace gluon {
+namespace {
+
+using Kind = LmoForm::Kind;
+
+bool is_contiguous_float(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+}
+
+// The parameter may be a view into a buffer of the caller's that begins at any of its entries.
+bool is_aligned(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 16 == 0;
+}
+
+bool fits(const LayerBatch& batch) {
+  const at::Tensor& buffer = batch.buffer();
+  if (!buffer.defined() || buffer.scalar_type() != at::kFloat || !kernels::available(buffer)) return false;
+  if (!batch.rule().radius->constant()) return false;
+  const LmoForm::Kind kind = batch.norm().lmo_form().kind;
+  return kind == Kind::kSign || (kind == Kind::kPolar && buffer.size(2) % 8 == 0);
+}
+
+kernels::FusedStack stack_of(const LayerBatch& batch) {
+  return {.form = batch.norm().lmo_form(),
+          .decay = batch.decay(),
+          .nesterov = !batch.momentum().input_is_buffer(),
+          .momentum = batch.buffer()};
+}
+
+// Nothing when a gradient is missing, or a tensor is not what the kernels can read.
+std::optional<kernels::FusedStep::Inputs> inputs_of(const LayerBatch& batch, const StepContext& now) {
+  const Rule& rule = batch.rule();
+  double radius = rule.radius->constant().value() * now.multipliers.of(batch.blocks().front().layer);
+  if (rule.ball) radius = std::min(radius, *rule.ball);
+  kernels::FusedStep::Inputs inputs{.radius = radius, .beta = batch.momentum().beta(now.step)};
+  inputs.gradients.reserve(batch.blocks().size());
+  inputs.parameters.reserve(batch.blocks().size());
+  for (const Block& block : batch.blocks()) {
+    if (!block.layer.parameter.grad().defined()) return {};
+    const at::Tensor gradient = block.of(block.layer.parameter.grad());
+    const at::Tensor parameter = block.of(block.layer.parameter);
+    if (!is_contiguous_float(gradient) || !is_contiguous_float(parameter) || !is_aligned(parameter))
+      return {};
+    inputs.gradients.push_back(gradient.data_ptr());
+    inputs.parameters.push_back(parameter.data_ptr());
+  }
+  return inputs;
+}
+
+// What observers see of a batch after the step; the kernels keep no directions, so they are computed once more.
+BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
+  BatchStep seen = gather_gradients(batch, batch.blocks(), step);
+  seen.momentum = lmo_input(batch, seen);
+  seen.direction = device_lmo(batch.norm(), seen.momentum);
+  seen.radius = at::full({seen.momentum.size(0)}, radius, batch.stack_options());
+  return seen;
+}
+
+}  // namespace
+
+FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes)
+    : scratch_bytes_(scratch_bytes) {
+  std::optional<std::vector<Quintic>> iteration;
+  for (LayerBatch& batch : batches) {
+    if (!fits(batch) || candidates_.size() == kernels::kMaxFusedStacks) continue;
+    // One device and one iteration for all.
+    if (!candidates_.empty() && candidates_[0]->buffer().device() != batch.buffer().device()) continue;
+    const LmoForm form = batch.norm().lmo_form();
+    if (form.kind == Kind::kPolar && iteration.value_or(form.coefficients) != form.coefficients) continue;
+    if (form.kind == Kind::kPolar) iteration = form.coefficients;
+    candidates_.push_back(&batch);
+  }
+}
+
+std::vector<LayerBatch*> FusedExecutor::select(const StepContext& now) {
+  std::vector<LayerBatch*> selected;
+  inputs_.clear();
+  for (LayerBatch* batch : candidates_) {
+    std::optional<kernels::FusedStep::Inputs> inputs = inputs_of(*batch, now);
+    if (!inputs) continue;
+    selected.push_back(batch);
+    inputs_.push_back(std::move(*inputs));
+  }
+  if (selected != members_) make_step(selected);
+  return selected;
+}
+
+void FusedExecutor::make_step(const std::vector<LayerBatch*>& batches) {
+  members_.clear();  // should the next lines run out of memory, there is no step for them
+  step_.reset();
+  std::vector<kernels::FusedStack> stacks;
+  for (const LayerBatch* batch : batches) stacks.push_back(stack_of(*batch));
+  if (!stacks.empty()) step_ = std::make_unique<kernels::FusedStep>(std::move(stacks), scratch_bytes_);
+  members_ = batches;
+}
+
+void FusedExecutor::run(std::span<LayerBatch* const> batches, const StepContext& now) {
+  if (batches.empty()) return;
+  step_->run(inputs_);
+  pending_.clear();
+  for (const auto& input : inputs_) pending_.push_back(input.radius);
+  if (!now.observe) return;
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    now.observe(observed(*members_[i], pending_[i], now.step));
+}
+
+const Block* FusedExecutor::bad_block() {
+  if (pending_.empty()) return nullptr;
+  if (const auto place = step_->verdict()) return &members_[place->stack]->blocks()[place->matrix];
+  for (std::size_t i = 0; i < members_.size(); ++i) members_[i]->set_last_radius(pending_[i]);
+  pending_.clear();
+  return nullptr;
+}
+
+void FusedExecutor::forget() { pending_.clear(); }
+
+void FusedExecutor::momentum_changed() {
+  forget();
+  if (step_) step_->momentum_changed();
+}
+
+}  // namespace gluon

@@ -1,0 +1,49 @@
+// FusedExecutor: moves all batches that fit the GPU's kernels together, by one kernels::FusedStep.
+//
+// A batch fits when its norm's LMO has a form (core/lmo_form.h), its radius is constant, its momentum has a buffer, and
+// its parameters are contiguous float32 on a Hopper GPU. All polar batches share one iteration.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "gluon/kernels/fused_step.h"
+#include "gluon/update/executor.h"
+
+namespace gluon {
+
+class FusedExecutor : public Executor {
+ public:
+  /// `batches` are all of the optimizer's; they must outlive the executor at the same addresses.
+  FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes);
+
+  /// The batches that fit and have all their gradients now, in the optimizer's order.
+  std::vector<LayerBatch*> select(const StepContext& now);
+
+  /// Puts the step on the device's stream without waiting for it. `batches` are those that select() has just returned.
+  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
+
+  /// Waits until the last run's gradients are judged. Without a bad one the run's radii become the batches' last.
+  const Block* bad_block() override;
+
+  /// Forgets the last run's verdict.
+  void forget();
+
+  /// Must be called after momentum was changed from outside; forgets the last run.
+  void momentum_changed();
+
+ private:
+  void make_step(const std::vector<LayerBatch*>& batches);
+
+  int64_t scratch_bytes_;
+  std::vector<LayerBatch*> candidates_;             // that fit whenever they have all their gradients
+  std::vector<kernels::FusedStep::Inputs> inputs_;  // of the batches that select() returned
+  std::vector<LayerBatch*> members_;                // what step_ was made for
+  std::unique_ptr<kernels::FusedStep> step_;        // null while there are no members
+  std::vector<double> pending_;  // radii of a run that has not been judged yet, one per member
+};
+
+}  // namespace gluon

@@ -1,0 +1,36 @@
+// PlainExecutor: a step with ATen and BLAS, stage by stage: gradients, momentum, direction, radius, update.
+//
+// A batch is cut into runs of blocks that have a gradient, so that scratch memory stays within its limit; each run
+// becomes one BatchStep.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "gluon/update/executor.h"
+
+namespace gluon {
+
+class PlainExecutor : public Executor {
+ public:
+  explicit PlainExecutor(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
+
+  /// An exception inside a norm, a radius rule or an observer names it and the first layer of its run.
+  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
+
+ private:
+  int64_t scratch_bytes_;
+};
+
+/// The runs of blocks with a gradient whose scratch (LMO input and direction) fits into `scratch_bytes`; a single matrix
+/// larger than that is a run of its own.
+std::vector<std::span<const Block>> scratch_runs(const LayerBatch& batch, int64_t scratch_bytes);
+
+/// A BatchStep with the gradients of `run`, the rest still to be filled.
+BatchStep gather_gradients(const LayerBatch& batch, std::span<const Block> run, int64_t step);
+
+/// The LMO's input, (c, m, n), from the run's momentum buffer and gradients.
+at::Tensor lmo_input(const LayerBatch& batch, const BatchStep& step);
+
+}  // namespace gluon
