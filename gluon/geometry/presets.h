@@ -47,9 +47,9 @@ struct UnscionOptions {
   double hidden = 0.018;
   double embedding = 1.08;
   double conv = 0.5;
-  std::optional<double> untied_embedding;  // an embedding beside a head: the hidden layers'
-  std::optional<double> head;              // the embedding's; in a pure CNN 100 times the convolutions'
-  std::optional<double> vector;            // the hidden layers'; in a pure CNN the convolutions'
+  std::optional<double> untied_embedding = {};  // an embedding beside a head: the hidden layers'
+  std::optional<double> head = {};              // the embedding's; in a pure CNN 100 times the convolutions'
+  std::optional<double> vector = {};            // the hidden layers'; in a pure CNN the convolutions'
 };
 
 /// Scion keeps each layer in a ball: X <- (1 - gamma) X + gamma rho lmo(M). Radii rho as in the Scion paper's
@@ -60,9 +60,9 @@ struct ScionOptions {
   double hidden = 50;
   double embedding = 3000;
   double conv = 8;
-  std::optional<double> untied_embedding;  // as above, with rho for t
-  std::optional<double> head;
-  std::optional<double> vector;
+  std::optional<double> untied_embedding = {};  // as above, with rho for t
+  std::optional<double> head = {};
+  std::optional<double> vector = {};
 };
 
 /// Constants of theorem 1, shared by all layers, over the norms of `norms`.
