@@ -1,4 +1,4 @@
-// Checkpoints: all of it comes back, and no damage, full disk or kill loses the run.
+// Checkpoints: every field is restored, and a damaged file, a full disk or a killed process does not lose the run.
 
 #include "gluon/checkpoint/checkpoint.h"
 
@@ -45,7 +45,7 @@ class CheckpointFolder : public ::testing::Test {
   fs::path folder_ = parent_ / "run" / "checkpoint";
 };
 
-// Every tensor and text tells the step, so that a mixture would show.
+// Every tensor and text holds the step, so that a mixture of two checkpoints is detected.
 Checkpoint checkpoint_at(int64_t step, int64_t entries = 6) {
   Checkpoint checkpoint;
   checkpoint.step = step;
@@ -78,7 +78,7 @@ void flip_last_byte(const fs::path& path) {
   flip_byte(path, static_cast<std::streamoff>(fs::file_size(path)) - 1);
 }
 
-TEST_F(CheckpointFolder, EverythingComesBack) {
+TEST_F(CheckpointFolder, EveryFieldRoundTrips) {
   Checkpoint saved;
   saved.step = 400;
   saved.model = {
@@ -105,7 +105,7 @@ TEST_F(CheckpointFolder, EverythingComesBack) {
   EXPECT_EQ(latest(), "step-00000400.safetensors\n");
 }
 
-TEST_F(CheckpointFolder, TheNewestTwoAreKeptByNumber) {
+TEST_F(CheckpointFolder, KeepsTheTwoNewestSteps) {
   for (const int64_t step : {0, 99999999, 100000000, 100000001})
     save_checkpoint(folder_, checkpoint_at(step));
   EXPECT_EQ(names(), (Names{"step-100000000.safetensors", "step-100000001.safetensors", "latest"}));
@@ -114,7 +114,7 @@ TEST_F(CheckpointFolder, TheNewestTwoAreKeptByNumber) {
   EXPECT_EQ(names().size(), 3u);
 }
 
-TEST_F(CheckpointFolder, ARunThatWentBackKeepsItsOwnFiles) {
+TEST_F(CheckpointFolder, RunResumedFromAnEarlierStepKeepsItsFiles) {
   for (const int64_t step : {300, 400}) save_checkpoint(folder_, checkpoint_at(step));
   flip_last_byte(file("00000400"));
   save_checkpoint(folder_, checkpoint_at(350));
@@ -125,7 +125,7 @@ TEST_F(CheckpointFolder, ARunThatWentBackKeepsItsOwnFiles) {
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 10);
 }
 
-TEST_F(CheckpointFolder, ADamagedNewestFallsBackAndSaysSo) {
+TEST_F(CheckpointFolder, DamagedNewestFallsBackWithAWarning) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   flip_last_byte(file("00000002"));
   const auto [checkpoint, warning] = load_checkpoint(folder_);
@@ -135,7 +135,7 @@ TEST_F(CheckpointFolder, ADamagedNewestFallsBackAndSaysSo) {
       << warning;
 }
 
-TEST_F(CheckpointFolder, NoChangedByteGoesUnnoticed) {
+TEST_F(CheckpointFolder, EveryChangedByteIsDetected) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   const auto size = static_cast<std::streamoff>(fs::file_size(file("00000002")));
   for (std::streamoff place = 0; place < size; ++place) {
@@ -148,7 +148,7 @@ TEST_F(CheckpointFolder, NoChangedByteGoesUnnoticed) {
   EXPECT_EQ(load_checkpoint(folder_).warning, "");
 }
 
-TEST_F(CheckpointFolder, WhenAllAreDamagedEveryReasonIsNamed) {
+TEST_F(CheckpointFolder, ErrorListsEveryDamagedFile) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   flip_last_byte(file("00000002"));
   fs::resize_file(file("00000001"), 5);
@@ -159,9 +159,9 @@ TEST_F(CheckpointFolder, WhenAllAreDamagedEveryReasonIsNamed) {
                      file("00000001").string() + "' is not a safetensors file or is truncated: 5 bytes");
 }
 
-TEST_F(CheckpointFolder, LatestDecidesAndMayBeMissing) {
+TEST_F(CheckpointFolder, LatestSelectsTheFileAndIsOptional) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
-  // A kill after the tensor file and before `latest`.
+  // The process was killed after it wrote the tensor file and before it wrote `latest`.
   std::ofstream(folder_ / "latest") << "step-00000001.safetensors\n";
   EXPECT_EQ(load_checkpoint(folder_).checkpoint.step, 1);
   EXPECT_EQ(load_checkpoint(folder_).warning, "");
@@ -187,7 +187,32 @@ TEST_F(CheckpointFolder, NoCheckpointIsAnError) {
   EXPECT_INPUT_ERROR(save_checkpoint(parent_ / "file" / "x", checkpoint_at(1)), "checkpoint: cannot make '");
 }
 
-TEST_F(CheckpointFolder, ANewerVersionIsRefusedEvenWithAnOlderOneBeside) {
+TEST_F(CheckpointFolder, HasCheckpointLooksForItsFiles) {
+  EXPECT_FALSE(has_checkpoint(folder_));
+  fs::create_directories(folder_);
+  std::ofstream(folder_ / "step-1.safetensors") << "another name";
+  EXPECT_FALSE(has_checkpoint(folder_));
+  save_checkpoint(folder_, checkpoint_at(1));
+  EXPECT_TRUE(has_checkpoint(folder_));
+  fs::remove(folder_ / "latest");
+  EXPECT_TRUE(has_checkpoint(folder_));
+  fs::remove(file("00000001"));
+  EXPECT_FALSE(has_checkpoint(folder_));
+  std::ofstream(folder_ / "latest") << "step-00000001.safetensors\n";
+  EXPECT_TRUE(has_checkpoint(folder_));
+}
+
+TEST_F(CheckpointFolder, StepsAndVersionsMayBeZero) {
+  Checkpoint checkpoint;
+  checkpoint.optimizer.version = 0;
+  save_checkpoint(folder_, checkpoint);
+  const Checkpoint loaded = load_checkpoint(folder_).checkpoint;
+  EXPECT_EQ(loaded.step, 0);
+  EXPECT_EQ(loaded.optimizer.step, 0);
+  EXPECT_EQ(loaded.optimizer.version, 0);
+}
+
+TEST_F(CheckpointFolder, NewerVersionIsRejectedDespiteAnOlderFile) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   TensorFile newer = read_safetensors(file("00000002"));
   newer.metadata["gluon.version"] = "2";
@@ -197,7 +222,7 @@ TEST_F(CheckpointFolder, ANewerVersionIsRefusedEvenWithAnOlderOneBeside) {
                      file("00000002").string() + "' has version 2, this library reads up to version 1");
 }
 
-TEST_F(CheckpointFolder, ForeignEntriesAreNamed) {
+TEST_F(CheckpointFolder, UnknownEntriesAreRejected) {
   save_checkpoint(folder_, checkpoint_at(1));
   const TensorFile good = read_safetensors(file("00000001"));
   const auto refuses = [&](auto change, const std::string& text) {
@@ -220,16 +245,22 @@ TEST_F(CheckpointFolder, ForeignEntriesAreNamed) {
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "has no checksum");
 }
 
-TEST_F(CheckpointFolder, WhatCannotBeSavedIsRefused) {
+TEST_F(CheckpointFolder, InvalidCheckpointsAreNotSaved) {
   Checkpoint checkpoint = checkpoint_at(1);
   checkpoint.version = 2;
   EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "this library writes version 1, got 2");
   EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint_at(-3)),
                      "must be >= 0, got step -3, optimizer step -2 and version 1");
+  checkpoint = checkpoint_at(1);
+  checkpoint.optimizer.step = -1;
+  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "got step 1, optimizer step -1 and version 1");
+  checkpoint = checkpoint_at(1);
+  checkpoint.optimizer.version = -1;
+  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "optimizer step 2 and version -1");
   EXPECT_FALSE(fs::exists(folder_));
 }
 
-TEST_F(CheckpointFolder, TemporariesOfKilledWritersGoAndOtherFilesStay) {
+TEST_F(CheckpointFolder, RemovesTemporariesOfKilledWritersOnly) {
   fs::create_directories(folder_);
   for (const std::string name :
        {"step-00000001.safetensors.tmp-12-0", "latest.tmp-7-3", "notes.tmp-1", "step-x"})
@@ -238,7 +269,7 @@ TEST_F(CheckpointFolder, TemporariesOfKilledWritersGoAndOtherFilesStay) {
   EXPECT_EQ(names(), (Names{"step-00000002.safetensors", "latest", "notes.tmp-1", "step-x"}));
 }
 
-TEST_F(CheckpointFolder, AFileThatCannotGrowLeavesTheOldCheckpoint) {
+TEST_F(CheckpointFolder, FileSizeLimitKeepsTheOldCheckpoint) {
   save_checkpoint(folder_, checkpoint_at(1));
   const Names before = names();
   rlimit limit{};
@@ -257,9 +288,9 @@ TEST_F(CheckpointFolder, AFileThatCannotGrowLeavesTheOldCheckpoint) {
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 2, 10000);
 }
 
-TEST_F(CheckpointFolder, AFullDiskLeavesTheOldCheckpoint) {
+TEST_F(CheckpointFolder, FullDiskKeepsTheOldCheckpoint) {
   fs::create_directories(folder_);
-  // A mount of this thread's own, so that nothing of it is seen outside or outlives the test.
+  // The mount is private to this thread: nobody else sees it, and it ends with the test.
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=256k") != 0)
     GTEST_SKIP() << "a small disk can be mounted by root only";
@@ -276,7 +307,7 @@ TEST_F(CheckpointFolder, AFullDiskLeavesTheOldCheckpoint) {
   EXPECT_EQ(umount(folder_.c_str()), 0);
 }
 
-TEST_F(CheckpointFolder, AWriterKilledAtAnyMomentLeavesACheckpoint) {
+TEST_F(CheckpointFolder, KilledWriterLeavesAnIntactCheckpoint) {
   constexpr int64_t kEntries = 100000;
   save_checkpoint(folder_, checkpoint_at(0, kEntries));
   const auto start = std::chrono::steady_clock::now();
@@ -290,7 +321,7 @@ TEST_F(CheckpointFolder, AWriterKilledAtAnyMomentLeavesACheckpoint) {
     const pid_t writer = fork();
     ASSERT_GE(writer, 0);
     if (writer == 0) {
-      at::set_num_threads(1);  // the threads of the parent are not here
+      at::set_num_threads(1);  // fork() does not copy the threads of the parent
       try {
         for (int64_t next = step + 1;; ++next) save_checkpoint(folder_, checkpoint_at(next, kEntries));
       } catch (...) {
@@ -322,7 +353,7 @@ TEST(RestoreTensors, CopiesByName) {
   EXPECT_TRUE(view.equal(at::full({2, 3}, 2.0)));
 }
 
-TEST(RestoreTensors, AnErrorCopiesNothing) {
+TEST(RestoreTensors, ErrorsCopyNothing) {
   const at::Tensor a = at::zeros({2});
   const at::Tensor b = at::zeros({3});
   const std::map<std::string, at::Tensor> targets{{"a", a}, {"b", b}};
@@ -333,6 +364,7 @@ TEST(RestoreTensors, AnErrorCopiesNothing) {
   EXPECT_INPUT_ERROR(restore_tensors({{"a", good}, {"b", at::ones({3}, at::kDouble)}}, targets),
                      "restore_tensors: 'b' is [3] Double, expected [3] Float");
   EXPECT_INPUT_ERROR(restore_tensors({{"a", good}, {"b", at::Tensor()}}, targets), "'b' has no values");
+  EXPECT_INPUT_ERROR(restore_tensors({{"a", good}}, {{"a", at::Tensor()}}), "'a' has no values");
   EXPECT_INPUT_ERROR(restore_tensors({{"a", good}, {"b", at::ones({3})}, {"c", good}}, targets),
                      "restore_tensors: 'c' is unknown here");
   EXPECT_TRUE(a.equal(at::zeros({2})));

@@ -1,4 +1,4 @@
-// The file format, byte for byte, and what hostile or damaged files do: one sentence, never a crash.
+// The file format, byte for byte. Hostile or damaged files give an error message, never a crash.
 
 #include "gluon/checkpoint/safetensors.h"
 
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -28,7 +29,7 @@ class Safetensors : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   void set_bytes(std::string_view bytes) const {
-    // A file that is cut and rewritten goes to the disk at once on ext4; a new one does not.
+    // ext4 flushes a file that is truncated and rewritten at once, which is slow; it does not flush a new file.
     fs::remove(path_);
     std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
@@ -57,7 +58,7 @@ TensorFile small_file() {
       .metadata = {{"format", "pt"}}};
 }
 
-TEST_F(Safetensors, TheBytesOfASmallFileAreTheFormat) {
+TEST_F(Safetensors, SmallFileHasTheDocumentedBytes) {
   write_safetensors(path_, small_file());
   const std::string header = R"({"__metadata__":{"checksum":"crc32:7345f456","format":"pt"},)"
                              R"("scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},)"
@@ -71,7 +72,7 @@ TEST_F(Safetensors, TheBytesOfASmallFileAreTheFormat) {
   EXPECT_EQ(bytes(), expected);
 }
 
-TEST_F(Safetensors, EveryDtypeComesBackBitForBit) {
+TEST_F(Safetensors, EveryDtypeRoundTripsBitForBit) {
   TensorFile file;
   for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
                            at::kChar, at::kByte, at::kBool}) {
@@ -97,7 +98,7 @@ TEST_F(Safetensors, NaNAndSignedZeroKeepTheirBits) {
   EXPECT_TRUE(read.tensors.at("x").view(at::kLong).equal(bits));
 }
 
-TEST_F(Safetensors, StridedExpandedAndNegatedTensorsAreWrittenAsTheyRead) {
+TEST_F(Safetensors, StridedExpandedAndNegatedTensorsKeepTheirValues) {
   const at::Tensor matrix = at::arange(12, at::kFloat).view({3, 4});
   const at::Tensor negated = at::imag(at::conj(at::complex(matrix, matrix)));
   at::Tensor leaf = matrix.clone().requires_grad_();
@@ -137,12 +138,12 @@ TEST_F(Safetensors, NamesAndMetadataMayHoldAnyText) {
   for (const auto& [name, tensor] : file.tensors) EXPECT_TRUE(read.tensors.at(name).equal(tensor)) << name;
 }
 
-TEST_F(Safetensors, NoTensorsAtAllIsAFile) {
+TEST_F(Safetensors, FileWithoutTensors) {
   const TensorFile read = round_trip({});
   EXPECT_TRUE(read.verified && read.tensors.empty() && read.metadata.empty());
 }
 
-TEST_F(Safetensors, AFileOfAnotherProgramIsReadUnchecked) {
+TEST_F(Safetensors, FilesWithoutOurChecksumAreReadUnverified) {
   set_header(R"({ "b": {"shape": [2], "dtype": "U8", "data_offsets": [1, 3], "more": 1},
                   "a": {"dtype": "I8", "shape": [1, 1], "data_offsets": [0, 1]} }  )",
              3);
@@ -179,7 +180,7 @@ TEST_F(Safetensors, EveryChangedByteOfTheDataIsDetected) {
   }
 }
 
-TEST_F(Safetensors, ADamagedHeaderNeverPassesAsVerifiedAndNeverCrashes) {
+TEST_F(Safetensors, DamagedHeadersAreNeverVerifiedAndNeverCrash) {
   TensorFile file = small_file();
   file.tensors["wide"] = at::zeros({2, 3, 4}, at::kHalf);
   file.tensors["flags"] = at::ones({5}, at::kBool);
@@ -208,7 +209,7 @@ TEST_F(Safetensors, ADamagedHeaderNeverPassesAsVerifiedAndNeverCrashes) {
   EXPECT_GT(errors, 1500);
 }
 
-TEST_F(Safetensors, HostileHeadersAreRefusedBeforeAnythingIsAllocated) {
+TEST_F(Safetensors, HostileHeadersAreRejectedBeforeAllocation) {
   const auto refuses = [&](std::string_view header, std::size_t data, std::string_view text) {
     set_header(header, data);
     EXPECT_INPUT_ERROR(read_safetensors(path_), text);
@@ -263,7 +264,16 @@ TEST_F(Safetensors, HostileHeadersAreRefusedBeforeAnythingIsAllocated) {
                      "a header of 18446744073709551615 bytes, expected 2 to 100000000");
 }
 
-TEST_F(Safetensors, WhatIsNotAFileIsNamed) {
+TEST_F(Safetensors, LargestShapesAreAccepted) {
+  std::string ones = "1";
+  for (int i = 1; i < 64; ++i) ones += ",1";
+  set_header(R"({"a": {"dtype": "U8", "shape": [)" + ones + R"(], "data_offsets": [0, 1]}})", 1);
+  EXPECT_EQ(read_safetensors(path_).tensors.at("a").dim(), 64);
+  set_header(R"({"a": {"dtype": "U8", "shape": [0, 9223372036854775807], "data_offsets": [0, 0]}})", 0);
+  EXPECT_EQ(read_safetensors(path_).tensors.at("a").size(1), std::numeric_limits<int64_t>::max());
+}
+
+TEST_F(Safetensors, MissingAndIrregularFilesAreRejected) {
   EXPECT_INPUT_ERROR(read_safetensors(path_),
                      "safetensors: '" + path_.string() + "' cannot be read: No such file or directory");
   EXPECT_INPUT_ERROR(read_safetensors(folder_), "cannot be read: it is not a regular file");
@@ -271,7 +281,7 @@ TEST_F(Safetensors, WhatIsNotAFileIsNamed) {
   EXPECT_INPUT_ERROR(read_safetensors(path_), "cannot be read: it is not a regular file");
 }
 
-TEST_F(Safetensors, WhatCannotBeWrittenLeavesTheOldFile) {
+TEST_F(Safetensors, FailedWritesKeepTheOldFile) {
   write_safetensors(path_, small_file());
   const std::string before = bytes();
   const at::Tensor x = at::ones({2, 2});
@@ -302,7 +312,7 @@ TEST_F(Safetensors, WhatCannotBeWrittenLeavesTheOldFile) {
       "write_text_atomically: cannot write '" + (folder_ / "taken").string() + "': Is a directory");
 }
 
-TEST_F(Safetensors, ATemporaryNameThatIsTakenIsLeftAlone) {
+TEST_F(Safetensors, TakenTemporaryNamesAreNotOverwritten) {
   const fs::path taken = path_.string() + std::string(kTemporaryMark) + std::to_string(getpid()) + "-0";
   std::ofstream(taken) << "another writer";
   write_safetensors(path_, small_file());
@@ -310,7 +320,19 @@ TEST_F(Safetensors, ATemporaryNameThatIsTakenIsLeftAlone) {
   EXPECT_EQ(files_in_folder(), 2);
 }
 
-TEST_F(Safetensors, ARelativePathWithoutAFolderWorks) {
+TEST_F(Safetensors, NoFileDescriptorLeaks) {
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  fs::create_directory(folder_ / "taken");
+  const auto before = open_files();
+  write_safetensors(path_, small_file());
+  EXPECT_INPUT_ERROR(write_safetensors(folder_ / "taken", small_file()), "Is a directory");
+  read_safetensors(path_);
+  EXPECT_EQ(open_files(), before);
+}
+
+TEST_F(Safetensors, RelativePathsWork) {
   const fs::path before = fs::current_path();
   fs::current_path(folder_);
   write_safetensors("here.safetensors", small_file());
@@ -318,7 +340,7 @@ TEST_F(Safetensors, ARelativePathWithoutAFolderWorks) {
   fs::current_path(before);
 }
 
-TEST_F(Safetensors, ThePythonLibraryReadsOurFile) {
+TEST_F(Safetensors, PythonLibraryReadsOurFile) {
   if (std::system("python3 -c 'import safetensors' 2>/dev/null") != 0)
     GTEST_SKIP() << "python3 has no safetensors package";
   write_safetensors(path_, small_file());

@@ -9,7 +9,7 @@ namespace {
 
 Layer layer(const at::Tensor& parameter, Role role) { return {"w", parameter, role}; }
 
-TEST(Layer, TheFlatteningRule) {
+TEST(Layer, MatrixShapeFollowsTheFlatteningRule) {
   const MatrixShape conv2d{1, 16, 72, 9};
   EXPECT_EQ(matrix_shape({16, 8, 3, 3}, Role::kConv), conv2d);
   EXPECT_EQ(matrix_shape({16, 8, 5}, Role::kConv), (MatrixShape{1, 16, 40, 5}));
@@ -36,7 +36,7 @@ TEST(Layer, MatricesKeepTheEntriesInOrderAndReshapeBack) {
   }
 }
 
-TEST(Layer, ImpossibleShapesAreNamed) {
+TEST(Layer, ImpossibleShapesAreRejected) {
   EXPECT_INPUT_ERROR(matrix_shape({7}, Role::kHidden), "a hidden layer is a matrix (..., m, n), got [7]");
   EXPECT_INPUT_ERROR(matrix_shape({7, 3}, Role::kConv),
                      "a conv layer is (out, in, k1[, k2[, k3]]), got [7, 3]");
@@ -48,7 +48,7 @@ TEST(Layer, RolesFromNamesAndRanks) {
   EXPECT_EQ(infer_role("model.embed_tokens.weight", {32000, 64}), Role::kEmbedding);
   EXPECT_EQ(infer_role("lm_head.weight", {32000, 64}), Role::kHead);
   EXPECT_EQ(infer_role("model.layers.0.self_attn.q_proj.weight", {64, 64}), Role::kHidden);
-  // A word inside a longer one is no hint: "forehead" is no head, "heads" no head either.
+  // A hint must be a whole word: "forehead" is not a head.
   EXPECT_EQ(infer_role("forehead.weight", {64, 64}), Role::kHidden);
   EXPECT_EQ(infer_role("conv1.weight", {64, 3, 3, 3}), Role::kConv);
   EXPECT_EQ(infer_role("experts.w1", {8, 64, 64}), Role::kHidden);
@@ -65,7 +65,7 @@ TEST(Layer, RoleNamesParseBack) {
                      "unknown name 'attention'; allowed are hidden, embedding, head, conv, vector, scalar");
 }
 
-TEST(Blocks, AWholeLayerIsOneBlock) {
+TEST(Blocks, WithoutSplitALayerIsOneBlock) {
   const at::Tensor weight = at::randn({16, 8, 3, 3});
   const auto blocks = split_blocks(layer(weight, Role::kConv), "");
   ASSERT_EQ(blocks.size(), 1);
@@ -73,7 +73,7 @@ TEST(Blocks, AWholeLayerIsOneBlock) {
   EXPECT_TRUE(blocks[0].of(weight).is_same(weight));
 }
 
-TEST(Blocks, ExpertsAreMatricesOfTheirOwn) {
+TEST(Blocks, EachExpertIsItsOwnMatrix) {
   const at::Tensor weight = at::randn({2, 3, 4, 5});
   const auto blocks = split_blocks(layer(weight, Role::kHidden), "");
   ASSERT_EQ(blocks.size(), 6);
@@ -106,7 +106,7 @@ TEST(Blocks, EveryEntryBelongsToExactlyOneBlock) {
   }
 }
 
-TEST(Blocks, SplitsThatDoNotFitAreNamed) {
+TEST(Blocks, SplitsThatDoNotFitAreRejected) {
   const Layer matrix = layer(at::randn({10, 8}), Role::kHidden);
   EXPECT_INPUT_ERROR(split_blocks(matrix, "qkv"),
                      "split 'qkv' of layer 'w': 10 rows cannot be cut into 3 equal parts");

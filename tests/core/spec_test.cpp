@@ -14,7 +14,7 @@ TEST(Spec, SplitsAtTheOutermostCommas) {
   EXPECT_TRUE(parse_spec("rows", "norm").arguments.empty());
 }
 
-TEST(Spec, RejectsWhatIsNoSpec) {
+TEST(Spec, MalformedSpecsAreRejected) {
   EXPECT_INPUT_ERROR(parse_spec("", "norm"), "norm: expected a name, got ''");
   EXPECT_INPUT_ERROR(parse_spec("scaled(2,rows", "norm"),
                      "norm: expected name(argument,...), got 'scaled(2,rows'");
@@ -24,7 +24,7 @@ TEST(Spec, RejectsWhatIsNoSpec) {
   EXPECT_INPUT_ERROR(parse_integer("1.5", "schedule"), "schedule: expected a whole number, got '1.5'");
 }
 
-TEST(Spec, NumbersSurviveTheRoundTrip) {
+TEST(Spec, NumbersRoundTrip) {
   for (const double value : {0.1, 1.0 / 3.0, 1e-30, 12345678.9, std::sqrt(2.0)}) {
     EXPECT_EQ(parse_number(number_text(value), "test"), value);
   }

@@ -294,6 +294,7 @@ TEST(Fit, BadInput) {
   const double nan = Sample::kMissing;
   EXPECT_INPUT_ERROR(fit_smoothness(two, two, {.lambda = -1}), "lambda must be in [0, 1e6], got -1");
   EXPECT_INPUT_ERROR(fit_smoothness(two, two, {.lambda = nan}), "lambda must be in [0, 1e6], got nan");
+  EXPECT_INPUT_ERROR(fit_smoothness(two, two, {.lambda = 1.5e6}), "lambda must be in [0, 1e6], got 1.5e+06");
   EXPECT_INPUT_ERROR(fit_trajectory({}, {.skip_first = -2}), "skip-first must be >= 0 samples, got -2");
   EXPECT_INPUT_ERROR(fit_smoothness(two, std::vector<double>{1}),
                      "expected as many gradients as smoothness values, got 1 and 2");

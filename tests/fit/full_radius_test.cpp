@@ -19,6 +19,10 @@ TEST(FullRadius, WarmupAndCooldownAreLeftOut) {
   EXPECT_EQ(selection.trajectory.layers[0].samples[0].radius, 0.91);
 }
 
+TEST(FullRadius, NineTenthsOfTheLargestStay) {
+  EXPECT_EQ(at_full_radius({.layers = {layer_with({1, kFullRadius, kFullRadius - 1e-9})}}).kept, 2);
+}
+
 TEST(FullRadius, SamplesWithoutARadiusStay) {
   const FullRadiusSamples selection =
       at_full_radius({.layers = {layer_with({Sample::kMissing, Sample::kMissing})}});

@@ -66,6 +66,13 @@ TEST(Radii, WithoutL0TheSizeOfTheGradientDoesNotMatter) {
   EXPECT_NEAR(predict({Estimator::kFull, {still}})[0].predicted, 0.25, 1e-9);
 }
 
+TEST(Radii, PredictedRadiusIsTheorem1) {
+  EXPECT_DOUBLE_EQ(predicted_radius(1, 2, 3), 3.0 / 7);
+  EXPECT_DOUBLE_EQ(predicted_radius(2, 0, 3), 1.5);
+  EXPECT_DOUBLE_EQ(predicted_radius(0, 4, 0), 0.25);
+  EXPECT_TRUE(std::isnan(predicted_radius(0, 0, 3)));
+}
+
 TEST(Radii, TheRadiusUsedMayBeUnknown) {
   const Trajectory trajectory{Estimator::kUnknown, {layer("0", "", 1, 2, Sample::kMissing)}};
   EXPECT_TRUE(std::isnan(predict(trajectory)[0].used));

@@ -85,7 +85,7 @@ TEST(LargestSingularValue, DecayingSpectra) {
   });
 }
 
-// Krylov spaces that end early, where the next vector is nothing but rounding.
+// Krylov spaces that end early: the next vector is only rounding error.
 TEST(LargestSingularValue, FewDistinctSingularValues) {
   at::manual_seed(3);
   at::Tensor graded = at::full({40}, 1e-30, at::kDouble);
@@ -125,7 +125,7 @@ TEST(LargestSingularValue, AnyScale) {
   }
 }
 
-TEST(LargestSingularValue, ZeroIsZeroAndNanStaysInItsMatrix) {
+TEST(LargestSingularValue, ZeroGivesZeroAndNaNStaysInItsMatrix) {
   at::manual_seed(6);
   for (const at::Device device : devices()) {
     at::Tensor x = at::randn({4, 30, 20});
@@ -144,7 +144,7 @@ TEST(LargestSingularValue, ZeroIsZeroAndNanStaysInItsMatrix) {
   }
 }
 
-TEST(LargestSingularValue, RepeatsReadsStridesAndLeavesItsArgument) {
+TEST(LargestSingularValue, IsDeterministicForAnyStridesAndDoesNotModifyItsInput) {
   at::manual_seed(7);
   for (const at::Device device : devices()) {
     const at::Tensor x = at::randn({3, 50, 40}).to(device);
@@ -158,7 +158,7 @@ TEST(LargestSingularValue, RepeatsReadsStridesAndLeavesItsArgument) {
   }
 }
 
-TEST(LargestSingularValue, IsTheSpectralNormOnAGpuWithoutAutograd) {
+TEST(LargestSingularValue, SpectralNormUsesItOnAGpuWithoutAutograd) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   const at::Tensor x = at::randn({2, 40, 30}, at::device(at::kCUDA).dtype(at::kDouble));
   const auto norm = make_norm("scaled(2,spectral)");

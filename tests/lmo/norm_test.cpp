@@ -50,15 +50,24 @@ TEST(Norm, NamesParseBack) {
   EXPECT_EQ(make_norm("spectral", {}, "svd")->name(), "spectral(svd)");
 }
 
-TEST(Norm, HalfPrecisionIsComputedInFloatAndKeptOutside) {
+TEST(Norm, HalfPrecisionIsComputedInFloat) {
   const at::Tensor g = at::randn({2, 5, 3}).to(at::kBFloat16);
   const NormPtr norm = make_norm("rows");
   EXPECT_EQ(norm->lmo(g).scalar_type(), at::kBFloat16);
   EXPECT_EQ(norm->dual_norm(g).scalar_type(), at::kFloat);
+  EXPECT_EQ(norm->norm(g).scalar_type(), at::kFloat);
   EXPECT_TRUE(norm->dual_norm(g).equal(norm->dual_norm(g.to(at::kFloat))));
 }
 
-TEST(Norm, PartsThatAreMissingAreNamed) {
+TEST(Norm, EmptyMatricesHaveNormZero) {
+  for (const char* name : {"euclidean", "spectral(svd)"}) {
+    const at::Tensor empty = at::zeros({2, 0, 3});
+    EXPECT_TRUE(make_norm("euclidean")->norm(empty).equal(at::zeros({2}))) << name;
+    EXPECT_EQ(make_norm(name)->lmo(empty).sizes(), empty.sizes()) << name;
+  }
+}
+
+TEST(Norm, NullPartsAreRejected) {
   EXPECT_INPUT_ERROR(ScaledNorm(1, nullptr), "scaled: expected a norm, got none");
   EXPECT_INPUT_ERROR(SpectralNorm(nullptr), "spectral: expected an orthogonalizer, got none");
 }
@@ -91,7 +100,10 @@ TEST(Norm, BadInput) {
   EXPECT_INPUT_ERROR(make_norm("scaled(2)"), "unknown name 'scaled(2)'");
   EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0, got 0");
   EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0, got inf");
-  EXPECT_INPUT_ERROR(make_norm("rows(2)"), "unknown name 'rows(2)'");
+  for (const char* name :
+       {"rows(2)", "scaled(2,rows,rows)", "spectral(svd,svd)", "row(1,2)", "nuclear(svd)"}) {
+    EXPECT_INPUT_ERROR(make_norm(name), "unknown name '" + std::string(name) + "'");
+  }
 }
 
 TEST(Norm, TheSpectralNormIsDifferentiableAndWorksInInferenceMode) {

@@ -17,13 +17,13 @@ TEST(WidthFactor, Arithmetic) {
   EXPECT_DOUBLE_EQ(width_factor("min( m , n )", shape), 4);
 }
 
-TEST(WidthFactor, ScionsConvolutionFactorFromTheFlattenedView) {
+TEST(WidthFactor, ConvolutionFactorUsesTheFlattenedView) {
   // 3x3, 8 -> 32 channels: k^2 sqrt(in/out) = 9 sqrt(8/32)
   const MatrixShape conv = matrix_shape({32, 8, 3, 3}, Role::kConv);
   EXPECT_DOUBLE_EQ(width_factor("sqrt(kernel*n/m)", conv), 9 * std::sqrt(8.0 / 32.0));
 }
 
-TEST(WidthFactor, ErrorsShowThePlace) {
+TEST(WidthFactor, ErrorsQuoteTheRestOfTheExpression) {
   EXPECT_INPUT_ERROR(width_factor("", {}),
                      "width factor '': expected a number, m, n, kernel, sqrt, max or min at ''");
   EXPECT_INPUT_ERROR(width_factor("sqrt(q)", {}),

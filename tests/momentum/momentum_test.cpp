@@ -17,7 +17,7 @@ TEST(Momentum, BetaWeighsTheOldMomentum) {
   EXPECT_DOUBLE_EQ(buffer[0][0].item<double>(), 0.75 * 2 + 0.25 * 10);
 }
 
-TEST(Momentum, NesterovLooksAheadAsThePublicMuon) {
+TEST(Momentum, NesterovMatchesThePublicMuon) {
   const Momentum momentum = Momentum::nesterov(0.9);
   at::Tensor buffer = filled(1);
   at::Tensor input = filled(0);
@@ -28,7 +28,7 @@ TEST(Momentum, NesterovLooksAheadAsThePublicMuon) {
   EXPECT_DOUBLE_EQ(input[1][2].item<double>(), 0.9 * kept + 0.1 * 3);
 }
 
-TEST(Momentum, Theorem3StartsAtTheFirstGradient) {
+TEST(Momentum, Theorem3StartsWithTheFirstGradient) {
   const Momentum momentum = Momentum::theorem3();
   EXPECT_EQ(momentum.beta(0), 0);
   EXPECT_DOUBLE_EQ(momentum.beta(3), 0.5);
@@ -38,7 +38,7 @@ TEST(Momentum, Theorem3StartsAtTheFirstGradient) {
   EXPECT_TRUE(buffer.equal(filled(10)));
 }
 
-TEST(Momentum, NoneIsTheGradientWithoutABuffer) {
+TEST(Momentum, NonePassesTheGradientThrough) {
   const Momentum momentum = Momentum::none();
   EXPECT_FALSE(momentum.keeps_buffer());
   at::Tensor input = filled(0);
@@ -53,7 +53,16 @@ TEST(Momentum, HalfPrecisionGradientsFoldIntoAFloatBuffer) {
   EXPECT_TRUE(buffer.equal(at::full({4}, 0.5)));
 }
 
-TEST(Momentum, ABetaAloneKeepsTheGeometrysKind) {
+TEST(Momentum, OnlyNoneKeepsNoBufferAndOnlyNesterovMixesTheGradientIn) {
+  for (const Momentum& momentum : {Momentum::ema(0.9), Momentum::theorem3(), Momentum(0.9)}) {
+    EXPECT_TRUE(momentum.keeps_buffer() && momentum.input_is_buffer()) << momentum.name();
+  }
+  EXPECT_TRUE(Momentum::nesterov(0.9).keeps_buffer());
+  EXPECT_FALSE(Momentum::nesterov(0.9).input_is_buffer());
+  EXPECT_FALSE(Momentum::none().input_is_buffer());
+}
+
+TEST(Momentum, BetaAloneKeepsTheKindOfTheGeometry) {
   EXPECT_EQ(Momentum(0.8).over(Momentum::nesterov(0.95)).name(), "nesterov(0.8)");
   EXPECT_EQ(Momentum(0.8).over(Momentum::none()).name(), "ema(0.8)");
   EXPECT_EQ(Momentum::ema(0.8).over(Momentum::nesterov(0.95)).name(), "ema(0.8)");
@@ -66,10 +75,11 @@ TEST(Momentum, NamesParseBack) {
   }
 }
 
-TEST(Momentum, ABetaCanBeExchanged) {
+TEST(Momentum, WithBetaReplacesBeta) {
   EXPECT_EQ(Momentum::nesterov(0.95).with_beta(0.8).name(), "nesterov(0.8)");
   EXPECT_EQ(Momentum::ema(0.9).constant_beta(), 0.9);
   EXPECT_FALSE(Momentum::theorem3().constant_beta());
+  EXPECT_FALSE(Momentum::none().constant_beta());
   EXPECT_INPUT_ERROR(Momentum::theorem3().with_beta(0.5), "theorem3 has no beta to change");
   EXPECT_INPUT_ERROR(Momentum::ema(0.9).with_beta(1), "beta must be in [0, 1), got 1");
 }
@@ -80,6 +90,9 @@ TEST(Momentum, BadInput) {
   EXPECT_INPUT_ERROR(Momentum(std::nan("")), "beta must be in [0, 1), got nan");
   EXPECT_INPUT_ERROR(make_momentum("adam"),
                      "unknown name 'adam'; allowed are none, ema(BETA), nesterov(BETA), theorem3");
+  for (const char* name : {"none(1)", "theorem3(1)", "ema", "ema(0.5,0.5)", "nesterov", "adam(0.5)"}) {
+    EXPECT_INPUT_ERROR(make_momentum(name), "unknown name");
+  }
 }
 
 }  // namespace

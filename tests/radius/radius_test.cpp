@@ -22,7 +22,7 @@ BatchStep batch_at(int64_t step) {
 double first(const at::Tensor& radius) { return radius[0].item<double>(); }
 double second(const at::Tensor& radius) { return radius[1].item<double>(); }
 
-TEST(BatchStep, TheDualNormOfTheMomentumIsFree) {
+TEST(BatchStep, MomentumDualNormFollowsFromTheDirection) {
   const at::Tensor dual = batch_at(0).momentum_dual_norm();
   EXPECT_DOUBLE_EQ(first(dual), 6);
   EXPECT_DOUBLE_EQ(second(dual), 0);
@@ -46,13 +46,17 @@ TEST(Radius, RelativeNoiseIsTheorem2) {
   EXPECT_DOUBLE_EQ(first(radius), 0.8 * 6 / (2 + 1.2 * 0.5 * 6));
 }
 
-TEST(Radius, AZeroGradientWithoutL0DoesNotDivideByZero) {
+TEST(Radius, ZeroGradientWithoutL0GivesZeroRadius) {
   const at::Tensor radius = smooth_radius(0, 0.5)->radius(batch_at(0));
   EXPECT_DOUBLE_EQ(first(radius), 2);
   EXPECT_EQ(second(radius), 0);
 }
 
-TEST(Radius, AnOverflownDualNormGivesTheLimit) {
+TEST(Radius, WithoutL1TheRadiusIsProportionalToTheGradient) {
+  EXPECT_DOUBLE_EQ(first(smooth_radius(2, 0)->radius(batch_at(0))), 3);
+}
+
+TEST(Radius, OverflowedDualNormGivesTheLimit) {
   BatchStep batch = batch_at(0);
   batch.momentum = at::full({1, 2, 3}, 3e38f);
   batch.direction = batch.momentum.sign().neg();
@@ -69,12 +73,22 @@ TEST(Radius, BadInput) {
   EXPECT_INPUT_ERROR(Radius(0.0), "radius: must be > 0, got 0");
   EXPECT_INPUT_ERROR(Radius(std::shared_ptr<const RadiusRule>()), "radius: expected a rule, got none");
   EXPECT_INPUT_ERROR(Radius(std::nan("")), "radius: must be > 0, got nan");
+  EXPECT_INPUT_ERROR(constant_radius(INFINITY), "radius: must be > 0, got inf");
   EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0, got -1");
+  EXPECT_INPUT_ERROR(power_radius(0), "power radius: t must be > 0, got 0");
+  EXPECT_INPUT_ERROR(power_radius(INFINITY), "power radius: t must be > 0, got inf");
   EXPECT_INPUT_ERROR(smooth_radius(0, 0), "not both 0, got L0 = 0, L1 = 0");
-  EXPECT_INPUT_ERROR(smooth_radius(-1, 1), "must be >= 0");
+  EXPECT_INPUT_ERROR(smooth_radius(-1, 2), "must be >= 0");
+  EXPECT_INPUT_ERROR(smooth_radius(2, -1), "must be >= 0");
+  EXPECT_INPUT_ERROR(smooth_radius(INFINITY, 1), "got L0 = inf, L1 = 1");
+  EXPECT_INPUT_ERROR(smooth_radius(1, INFINITY), "got L0 = 1, L1 = inf");
+  EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, -0.1), "zeta must be in [0, 1), got -0.1");
   EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, 1), "zeta must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(make_radius("smooth(1)"), "unknown rule 'smooth(1)'; allowed are a number, power(T)");
-  EXPECT_INPUT_ERROR(make_radius("fast"), "unknown rule 'fast'");
+  for (const char* name :
+       {"fast", "power", "power(1,2)", "smooth(1,2,3)", "relative_noise(1,2)", "fast(1,2,3)", "2(3)"}) {
+    EXPECT_INPUT_ERROR(make_radius(name), "unknown rule '" + std::string(name) + "'");
+  }
   EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0, got -0.5");
 }
 

@@ -31,6 +31,25 @@ TEST(Schedule, CosineFallsToItsFloor) {
   EXPECT_GT(schedule.multiplier(999), 0.1);
 }
 
+TEST(Schedule, CosineStartsAfterTheWarmup) {
+  const Schedule schedule = Schedule::cosine(110, 0.2, 10);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(4), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(9), 1);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(10), 1);
+  EXPECT_NEAR(schedule.multiplier(60), 0.6, 1e-12);
+  EXPECT_DOUBLE_EQ(schedule.multiplier(1000), schedule.multiplier(109));
+}
+
+TEST(Schedule, LimitsOfEveryArgumentAreAllowed) {
+  EXPECT_DOUBLE_EQ(Schedule::linear(1, 0).multiplier(0), 1);
+  EXPECT_DOUBLE_EQ(Schedule::linear(10, 0).multiplier(9), 1);
+  EXPECT_DOUBLE_EQ(Schedule::linear(10, 10).multiplier(0), 1);
+  EXPECT_DOUBLE_EQ(Schedule::linear(10, 10).multiplier(5), 0.5);
+  EXPECT_DOUBLE_EQ(Schedule::linear(10, 5, 5).multiplier(5), 1);
+  EXPECT_DOUBLE_EQ(Schedule::cosine(10, 1).multiplier(5), 1);
+  EXPECT_DOUBLE_EQ(Schedule::cosine(10, 0, 10).multiplier(10), 1);
+}
+
 TEST(Schedule, NamesParseBack) {
   for (const char* name : {"constant", "warmup(100000)", "linear(100000,20,0)", "cosine(5000,0.1,100)"}) {
     EXPECT_EQ(make_schedule(name).name(), name);
@@ -43,9 +62,15 @@ TEST(Schedule, BadInput) {
   EXPECT_INPUT_ERROR(Schedule::warmup(-1), "warmup must be >= 0 steps, got -1");
   EXPECT_INPUT_ERROR(Schedule::linear(0, 0), "total must be >= 1 steps, got 0");
   EXPECT_INPUT_ERROR(Schedule::linear(10, 11), "cooldown must be in [0, total = 10], got 11");
+  EXPECT_INPUT_ERROR(Schedule::linear(10, -1), "cooldown must be in [0, total = 10], got -1");
   EXPECT_INPUT_ERROR(Schedule::cosine(10, 2), "floor must be in [0, 1], got 2");
+  EXPECT_INPUT_ERROR(Schedule::cosine(10, -0.5), "floor must be in [0, 1], got -0.5");
   EXPECT_INPUT_ERROR(Schedule::cosine(10, 0, 11), "warmup and cooldown must fit into total = 10, got 11 + 0");
   EXPECT_INPUT_ERROR(make_schedule("step(3)"), "unknown name 'step(3)'; allowed are constant, warmup(STEPS)");
+  for (const char* name : {"step", "step(3,4)", "constant(1)", "warmup", "warmup(1,2)", "linear(9)",
+                           "linear(9,1,1,1)", "cosine", "cosine(9,0,1,1)"}) {
+    EXPECT_INPUT_ERROR(make_schedule(name), "unknown name '" + std::string(name) + "'");
+  }
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ TEST(PaperLog, ReadsTheCnnFormAndSkipsHalfALastLine) {
   EXPECT_EQ(trajectory.layers[0].samples[0].smoothness, 4237.248);
 }
 
-// Of "8.9521" a kill may leave "8.9", which is a number too.
-TEST(PaperLog, SkipsALastLineWithoutABreak) {
+// A killed process may leave "8.9" of "8.9521", which is also a number.
+TEST(PaperLog, SkipsALastLineWithoutLineBreak) {
   const TemporaryFolder folder;
   const std::string line = "step:1 (0) L_estimated: 4237.2480 norm_grad: 8.9521";
   for (const std::string& last : {line, line.substr(0, line.size() - 2)}) {
@@ -57,7 +57,7 @@ TEST(PaperLog, SkipsALastLineWithoutABreak) {
   EXPECT_INPUT_ERROR(read_paper_log(folder.write("log.txt", line)), "log.txt holds no samples");
 }
 
-TEST(PaperLog, TheAuthorsLogs) {
+TEST(PaperLog, ReadsTheAuthorsLogs) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "paper-logs");
   const Trajectory nanogpt = read_trajectory(folder / "nanogpt-unscion.txt");
   ASSERT_EQ(nanogpt.layers.size(), 73);

@@ -92,7 +92,7 @@ TEST(Recorder, MeasuresL1WhereL0IsZero) {
   EXPECT_NEAR(fit.l0, 0, 1e-6);
 }
 
-TEST(Recorder, TheSameBatchSeesCurvatureWhereConsecutiveOnesSeeNoise) {
+TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
   const TallQuadratic tall;
   const Geometry geometry = one_norm(kNorm, 1e-3);
   const auto same =
@@ -104,7 +104,7 @@ TEST(Recorder, TheSameBatchSeesCurvatureWhereConsecutiveOnesSeeNoise) {
   for (const Sample& sample : consecutive.layers[0].samples) EXPECT_GT(sample.smoothness, 10 * tall.l0);
 }
 
-TEST(Recorder, TheSameBatchWorksAtEveryStep) {
+TEST(Recorder, SameBatchWorksAtEveryStep) {
   const TallQuadratic tall;
   const auto trajectory = record(tall.problem, one_norm(kNorm, 1e-3),
                                  {.every = 1, .estimator = Estimator::kSameBatch}, 6, add_noise);
@@ -112,7 +112,7 @@ TEST(Recorder, TheSameBatchWorksAtEveryStep) {
   for (const Sample& sample : trajectory.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
 }
 
-TEST(Recorder, AnOrthogonalizerComesCloseToTheExactDual) {
+TEST(Recorder, OrthogonalizerApproximatesTheExactDual) {
   const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
   const Problem problem = make_problem("quadratic", shapes, 3);
   const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
@@ -142,7 +142,7 @@ TEST(Recorder, AutoIsExactOnTheCpu) {
   }
 }
 
-TEST(Recorder, AutoSaysWhatItIsOnAGpuAndComesCloseToTheExactDual) {
+TEST(Recorder, AutoApproximatesTheExactDualOnAGpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   at::manual_seed(1);
   std::vector<Layer> layers;
@@ -181,7 +181,7 @@ TEST(Recorder, AutoSaysWhatItIsOnAGpuAndComesCloseToTheExactDual) {
   }
 }
 
-TEST(Recorder, AdamWIsMeasuredInTheNormsGiven) {
+TEST(Recorder, AdamWLayersAreMeasuredInTheGivenNorms) {
   const std::vector<MatrixShape> shapes{
       {.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}};
   const Problem problem = make_problem("quadratic", shapes, 1);
@@ -198,7 +198,7 @@ TEST(Recorder, AdamWIsMeasuredInTheNormsGiven) {
   }
 }
 
-TEST(Recorder, ARunWithItEndsInTheSameWeightsAndHoldsNothing) {
+TEST(Recorder, RecordingChangesNoWeightAndReleasesMemory) {
   const std::vector<MatrixShape> shapes{{.rows = 6, .cols = 4}, {.rows = 4, .cols = 4}};
   const Problem problem = make_problem("mixed", shapes, 2);
   for (const char* preset : {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "adamw"}) {
@@ -229,6 +229,44 @@ TEST(Recorder, ARunWithItEndsInTheSameWeightsAndHoldsNothing) {
   }
 }
 
+TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
+  at::manual_seed(8);
+  std::vector<Layer> layers;
+  for (const char* name : {"a", "b", "c"}) {
+    layers.push_back({name, at::randn({3, 4}, at::kDouble), Role::kHidden});
+  }
+  const Geometry geometry({{.norm = "scaled(2,max_entry)", .radius = 0.5}}, Momentum::ema(0.5));
+  Optimizer optimizer(layers, geometry, {.schedule = Schedule::warmup(4)});
+  const auto recorder = std::make_shared<Recorder>(
+      layers, geometry, RecorderOptions{.every = 1, .measures = [](std::size_t i) { return i != 1; }});
+  optimizer.add_observer(recorder);
+  std::vector<at::Tensor> x, g;  // of the last layer
+  for (int k = 0; k < 3; ++k) {
+    for (const Layer& layer : layers) layer.parameter.mutable_grad() = at::randn({3, 4}, at::kDouble);
+    x.push_back(layers[2].parameter.clone());
+    g.push_back(layers[2].parameter.grad().clone());
+    optimizer.step();
+  }
+  EXPECT_TRUE(recorder->has_samples());
+  const Trajectory trajectory = recorder->take_samples();
+  EXPECT_FALSE(recorder->has_samples());
+  EXPECT_EQ(trajectory.layers[0].samples.size(), 2u);
+  EXPECT_EQ(trajectory.layers[1].samples.size(), 0u);
+  ASSERT_EQ(trajectory.layers[2].samples.size(), 2u);
+  const Sample& sample = trajectory.layers[2].samples[1];
+  const auto dual = [](const at::Tensor& y) { return y.abs().sum().item<double>() / 2; };
+  const at::Tensor d = x[2] - x[1];
+  const double length = 2 * d.abs().max().item<double>();
+  EXPECT_EQ(sample.step, 2);
+  EXPECT_NEAR(sample.gradient_change, dual(g[2] - g[1]), 1e-12);
+  EXPECT_NEAR(sample.displacement, length, 1e-12);
+  EXPECT_NEAR(sample.smoothness, dual(g[2] - g[1]) / length, 1e-12);
+  EXPECT_NEAR(sample.gradient, dual(g[2]), 1e-12);
+  EXPECT_NEAR(sample.momentum, dual(0.25 * g[0] + 0.5 * g[1]), 1e-12);
+  EXPECT_NEAR(sample.alignment, -(g[1] * d).sum().item<double>() / (dual(g[1]) * length), 1e-12);
+  EXPECT_NEAR(sample.radius, 0.25, 1e-12);
+}
+
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   const std::vector<MatrixShape> shapes{
       {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
@@ -249,7 +287,7 @@ TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   EXPECT_EQ(trajectory.layers[2].samples.size(), 2);
 }
 
-TEST(Recorder, ALayerCutInAnotherWayHasNoMomentum) {
+TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
   const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 8}};
   const Problem problem = make_problem("quadratic", shapes, 5);
   const std::vector<Layer> layers = problem.layers();
@@ -270,14 +308,14 @@ TEST(Recorder, ALayerCutInAnotherWayHasNoMomentum) {
   EXPECT_GT(trajectory.layers[0].samples[0].smoothness, 0);
 }
 
-TEST(Recorder, ARuleThatNamesItsOrthogonalizerKeepsTheExactDual) {
+TEST(Recorder, RuleWithItsOwnOrthogonalizerUsesTheExactDual) {
   const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
   const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
   const Recorder recorder(layers, one_norm(kNorm, 0.1), {.dual = "polar_express:8"});
   EXPECT_EQ(recorder.measured().layers[0].dual_method, "exact");
 }
 
-TEST(Recorder, AForgottenReferenceLeavesTheOptimizerUsable) {
+TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
   const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
   const Problem problem = make_problem("quadratic", shapes);
   const std::vector<Layer> layers = problem.layers();
@@ -292,7 +330,7 @@ TEST(Recorder, AForgottenReferenceLeavesTheOptimizerUsable) {
   EXPECT_EQ(optimizer.steps_taken(), 1);
 }
 
-TEST(Recorder, RefusesWhatItCannotMeasure) {
+TEST(Recorder, BadInput) {
   const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}};
   const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
   EXPECT_INPUT_ERROR(Recorder(layers, presets::adamw()), "layer 'layer0' has no norm");

@@ -111,6 +111,8 @@ TEST(TheoryInput, ErrorsSayWhatWasWrong) {
   EXPECT_INPUT_ERROR(theorem1_weighted(two_layers(2, 1, 1, 0)),
                      "the weights 1 / L1 need L1 > 0 in every layer, got L1 = 0 for layer 2");
   EXPECT_INPUT_ERROR(theorem_pl(kConstants, 0), "PL theorem: mu must be > 0, got 0");
+  EXPECT_INPUT_ERROR(theorem_pl(kConstants, INFINITY), "PL theorem: mu must be > 0, got inf");
+  EXPECT_NO_THROW(theorem_pl_without_l1(kWithoutL1, 2));
   EXPECT_INPUT_ERROR(theorem_pl_without_l1(kConstants, 1), "L1 must be 0 in every layer, got 2");
   EXPECT_INPUT_ERROR(theorem_pl_without_l1(kWithoutL1, 2.5),
                      "mu is at most the largest L0 (2) for every function, got 2.5");

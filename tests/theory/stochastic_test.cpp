@@ -106,6 +106,7 @@ TEST(StochasticInput, ErrorsSayWhatWasWrong) {
   EXPECT_INPUT_ERROR(theorem2_weighted(kConstants, -0.1),
                      "theorem 2, weighted: zeta must be in [0, 1), got -0.1");
   EXPECT_INPUT_ERROR(theorem3(kConstants, -1), "theorem 3: sigma must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(theorem3(kConstants, INFINITY), "theorem 3: sigma must be >= 0, got inf");
   Constants constants = kConstants;
   constants.layers[1].t = 0.05;
   EXPECT_INPUT_ERROR(theorem3(constants, 1),

@@ -21,7 +21,7 @@ class BlasTest : public ::testing::Test {
 
   static at::Tensor random(int64_t rows, int64_t columns) { return at::randn({rows, columns}, kDtype); }
 
-  // Unusable values where nothing may be read or must be written.
+  // NaN marks entries that must not be read or that must be overwritten.
   static at::Tensor unset(int64_t n) { return at::full({n, n}, std::nan(""), kDtype); }
 
   static void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
@@ -33,7 +33,7 @@ class BlasTest : public ::testing::Test {
 using Reals = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(BlasTest, Reals);
 
-// Around the block sizes, and far from them.
+// Sizes near the block sizes, and others.
 constexpr int64_t kSizes[] = {1, 2, 7, 8, 9, 47, 48, 49, 96, 97, 145, 230};
 
 TYPED_TEST(BlasTest, MultiplyIsTheProduct) {
@@ -44,7 +44,7 @@ TYPED_TEST(BlasTest, MultiplyIsTheProduct) {
   this->expect_close(c, at::matmul(a, b));
 }
 
-TYPED_TEST(BlasTest, GramIsTakenOnTheSmallerSide) {
+TYPED_TEST(BlasTest, GramUsesTheSmallerSide) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{13, 50}, {50, 13}, {20, 20}}) {
     const at::Tensor x = this->random(rows, columns);
     at::Tensor r = this->unset(std::min(rows, columns));
@@ -63,7 +63,7 @@ TYPED_TEST(BlasTest, AddSquareReadsAndWritesOneTriangle) {
   EXPECT_TRUE(at::equal(result.tril(-1), at::full({31, 31}, 5.0, this->kDtype).tril(-1)));
 }
 
-TYPED_TEST(BlasTest, CommutingProductIsExactlySymmetricAndRight) {
+TYPED_TEST(BlasTest, CommutingProductIsExactlySymmetric) {
   for (const int64_t n : kSizes) {
     const at::Tensor x = this->random(n, n), a = x + x.t(), b = at::matmul(a, a);
     at::Tensor c = this->unset(n);
@@ -99,7 +99,7 @@ TEST(ForMatrixRanges, VisitsEveryMatrixOnceForAnyCountAndThreads) {
   at::set_num_threads(before);
 }
 
-TEST(ForMatrixRanges, DistributesOnlyWhatFillsAllThreads) {
+TEST(ForMatrixRanges, ParallelPartIsAMultipleOfTheThreads) {
   const int before = at::get_num_threads();
   at::set_num_threads(2);
   std::atomic<int> inside = 0, outside = 0;

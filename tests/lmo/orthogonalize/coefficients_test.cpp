@@ -118,13 +118,20 @@ TEST(Coefficients, AnyValidOptionsGiveFiniteRowsThatConverge) {
   }
 }
 
-TEST(Coefficients, InvalidOptionsAreNamed) {
+TEST(Coefficients, AHundredStepsAreAllowed) {
+  EXPECT_EQ(jordan_coefficients(1).size(), 1u);
+  EXPECT_EQ(jordan_coefficients(100).size(), 100u);
+  EXPECT_EQ(polar_express_coefficients({.steps = 100}).size(), 100u);
+}
+
+TEST(Coefficients, InvalidOptionsAreRejected) {
   EXPECT_EQ(error_of({.steps = 0}), "polar_express: steps must be in 1..100, got 0");
   EXPECT_EQ(error_of({.steps = 101}), "polar_express: steps must be in 1..100, got 101");
   EXPECT_EQ(error_of({.lower = 0}), "polar_express: lower must be in (0, 1), got 0");
   EXPECT_EQ(error_of({.lower = 1}), "polar_express: lower must be in (0, 1), got 1");
   EXPECT_EQ(error_of({.lower = std::nan("")}), "polar_express: lower must be in (0, 1), got nan");
   EXPECT_EQ(error_of({.safety = 0.9}), "polar_express: safety must be in [1, 2), got 0.9");
+  EXPECT_EQ(error_of({.safety = 2}), "polar_express: safety must be in [1, 2), got 2");
   EXPECT_EQ(error_of({.cushion = -0.5}), "polar_express: cushion must be in [0, 1), got -0.5");
   EXPECT_EQ(error_of({.cushion = 1}), "polar_express: cushion must be in [0, 1), got 1");
   try {

@@ -92,7 +92,7 @@ TEST_P(EveryOrthogonalizer, SubnormalEntriesAreNotZero) {
   EXPECT_NEAR(polar(g).norm().item<float>(), 1, 0.35);
 }
 
-TEST_P(EveryOrthogonalizer, ZeroGivesZeroAlsoBesideOthers) {
+TEST_P(EveryOrthogonalizer, ZeroMatricesInABatchStayZero) {
   for (const auto& [m, n] : kShapes) {
     at::Tensor g = at::randn({3, m, n});
     g[1].zero_();
@@ -104,7 +104,7 @@ TEST_P(EveryOrthogonalizer, ZeroGivesZeroAlsoBesideOthers) {
   EXPECT_TRUE(at::equal(polar(at::zeros({2, 4, 4})), at::zeros({2, 4, 4})));
 }
 
-TEST_P(EveryOrthogonalizer, InputIsLeftAlone) {
+TEST_P(EveryOrthogonalizer, InputIsNotModified) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf}) {
     const at::Tensor g = at::randn({2, 6, 14}).to(dtype), before = g.clone();
     polar(g);
@@ -112,7 +112,7 @@ TEST_P(EveryOrthogonalizer, InputIsLeftAlone) {
   }
 }
 
-TEST_P(EveryOrthogonalizer, AnyLayoutGivesTheSame) {
+TEST_P(EveryOrthogonalizer, ResultDoesNotDependOnTheMemoryLayout) {
   const at::Tensor g = at::randn({2, 14, 6}).transpose(1, 2);
   const at::Tensor x = polar(g);
   EXPECT_TRUE(x.is_contiguous());
@@ -173,7 +173,7 @@ TEST(Orthogonalizer, UnknownNamesListWhatIsAllowed) {
   }
 }
 
-TEST(Orthogonalizer, BadNumbersAreQuoted) {
+TEST(Orthogonalizer, BadNumbersAreRejected) {
   EXPECT_EQ(error_of_name("newton_schulz:five"),
             "orthogonalizer 'newton_schulz:five': STEPS: expected a whole number, got 'five'");
   EXPECT_EQ(error_of_name("newton_schulz:"),
@@ -184,15 +184,18 @@ TEST(Orthogonalizer, BadNumbersAreQuoted) {
             "orthogonalizer 'gram:polar_express:5:x': LOWER: expected a number, got 'x'");
   EXPECT_EQ(error_of_name("newton_schulz:0"),
             "orthogonalizer 'newton_schulz:0': STEPS must be in 1..100, got 0");
+  EXPECT_EQ(error_of_name("newton_schulz:101"),
+            "orthogonalizer 'newton_schulz:101': STEPS must be in 1..100, got 101");
+  EXPECT_EQ(error_of_name("newton_schulz:100"), "no error");
   EXPECT_EQ(error_of_name("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
 }
 
-TEST(Orthogonalizer, GramFormIsRefusedInBFloat16) {
+TEST(Orthogonalizer, BFloat16RejectsTheGramForm) {
   EXPECT_EQ(error_of_name("bfloat16:gram:polar_express"),
             "orthogonalizer 'bfloat16:gram:polar_express:4': bfloat16 has the direct form only");
 }
 
-TEST(Orthogonalizer, WrongInputIsDescribed) {
+TEST(Orthogonalizer, BadInputTensorsAreRejected) {
   EXPECT_EQ(error_of_input(at::zeros({16, 8, 3, 3})),
             "Orthogonalizer: expected (b, m, n), got [16, 8, 3, 3]");
   EXPECT_EQ(error_of_input(at::zeros({8, 3})), "Orthogonalizer: expected (b, m, n), got [8, 3]");

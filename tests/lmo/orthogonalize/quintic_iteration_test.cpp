@@ -106,7 +106,7 @@ TEST_F(QuinticIterationTest, JordanDividesByTheFrobeniusNormAsThePublicMuon) {
 }
 
 TEST_F(QuinticIterationTest, TheDefaultIsABetterOracleThanThePublicMuon) {
-  // <g, z> / (|g|* |z|) of the LMO's answer z is 1 for the exact one; on spectra like those of gradients.
+  // <g, z> / (|g|* |z|) is 1 for the exact LMO z. The spectra are similar to those of gradients.
   const at::Tensor index = at::arange(1, 201, at::kDouble);
   const at::Tensor noise = at::linspace(1, 0.02, 160, at::kDouble);
   const at::Tensor signal = at::logspace(0, -2, 40, 10.0, at::kDouble);
@@ -180,7 +180,7 @@ TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
   }
 }
 
-TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectWhereAccuracyIsWanted) {
+TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
   const int64_t m = 60, n = 240;
   std::vector<at::Tensor> inputs = {with_condition(m, n, 1e2), with_condition(m, n, 1e4),
                                     with_condition(m, n, 1e6), at::ones({1, m, n}, at::kDouble)};
@@ -240,7 +240,7 @@ TEST_F(QuinticIterationTest, BatchesEqualOneByOne) {
   at::set_num_threads(threads);
 }
 
-TEST_F(QuinticIterationTest, NotANumberStaysInItsMatrix) {
+TEST_F(QuinticIterationTest, NaNStaysInItsMatrix) {
   at::Tensor g = at::randn({3, 20, 70});
   g[1][3][4] = std::numeric_limits<float>::quiet_NaN();
   for (const Form form : {Form::kDirect, Form::kGram}) {
@@ -277,7 +277,7 @@ at::Tensor public_muon(const at::Tensor& g) {
 }
 
 TEST_F(QuinticIterationTest, BFloat16AgreesWithThePublicMuon) {
-  // Of 60 matrices of each shape the worst is 0.061 away. Public Muon rounds more often (its input before the
+  // The largest distance over 60 matrices of each shape is 0.061. Public Muon rounds more often (its input before the
   // norm, every sum and its terms) and has at least three times our noise.
   const OrthogonalizerPtr ours = make_orthogonalizer("bfloat16:newton_schulz:5");
   for (const auto& [m, n] : kShapes) {
@@ -291,7 +291,7 @@ TEST_F(QuinticIterationTest, BFloat16AgreesWithThePublicMuon) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16IsAsFarFromTheSvdAsItsPolynomials) {
+TEST_F(QuinticIterationTest, BFloat16IsAsAccurateAsItsPolynomials) {
   for (const auto& [m, n] : kShapes) {
     for (const double scale : {1e-30, 1.0, 1e30}) {
       at::Tensor g = at::randn({4, m, n}) * scale;
@@ -314,8 +314,8 @@ TEST_F(QuinticIterationTest, BFloat16IsAsFarFromTheSvdAsItsPolynomials) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16HoldsOnHardInput) {
-  // Float64 beyond float32's range, and many equal entries, whose squares a narrow sum would lose.
+TEST_F(QuinticIterationTest, BFloat16IsStableOnHardInput) {
+  // Values outside float32's range, and many equal entries, whose squares a sum in bfloat16 would lose.
   for (const char* name :
        {"bfloat16:newton_schulz:5", "bfloat16:polar_express:5", "bfloat16:polar_express:10"}) {
     for (const at::Tensor& g :
@@ -330,7 +330,7 @@ TEST_F(QuinticIterationTest, BFloat16HoldsOnHardInput) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16IsDirectAndHasNoForm) {
+TEST_F(QuinticIterationTest, BFloat16UsesTheDirectFormAndNoKernels) {
   QuinticOptions options{.name = "polar_express:4",
                          .coefficients = polar_express_coefficients({.steps = 4}),
                          .bound = SingularBound::kSchatten4,
@@ -343,7 +343,7 @@ TEST_F(QuinticIterationTest, BFloat16IsDirectAndHasNoForm) {
   EXPECT_EQ(iteration.polar(at::randn({2, 10, 90})).scalar_type(), at::kFloat);
 }
 
-TEST_F(QuinticIterationTest, PlanRestartsWhereTheFormAsks) {
+TEST_F(QuinticIterationTest, PlanRestartsFollowTheForm) {
   using Restarts = std::vector<bool>;
   const auto restarts = [](int steps, Form form, int64_t m, int64_t n) {
     Restarts restart = polar_express(steps, form).plan(m, n).restart;
@@ -355,11 +355,13 @@ TEST_F(QuinticIterationTest, PlanRestartsWhereTheFormAsks) {
   EXPECT_EQ(restarts(8, Form::kGram, 10, 90), Restarts({0, 0, 1, 0, 0, 0, 0}));
   EXPECT_EQ(restarts(5, Form::kAuto, 10, 10), restarts(5, Form::kDirect, 10, 10));
   EXPECT_EQ(restarts(5, Form::kAuto, 10, 12), restarts(5, Form::kDirect, 10, 12));
+  EXPECT_EQ(restarts(5, Form::kAuto, 8, 10), restarts(5, Form::kDirect, 8, 10));
+  EXPECT_EQ(restarts(5, Form::kAuto, 10, 13), restarts(5, Form::kGram, 10, 13));
   EXPECT_EQ(restarts(5, Form::kAuto, 10, 20), restarts(5, Form::kGram, 10, 20));
   EXPECT_EQ(restarts(5, Form::kAuto, 20, 10), restarts(5, Form::kGram, 20, 10));
 }
 
-TEST_F(QuinticIterationTest, InvalidConstructionIsExplained) {
+TEST_F(QuinticIterationTest, InvalidOptionsAreRejected) {
   const auto message = [](std::vector<Quintic> rows, double safety) -> std::string {
     try {
       QuinticIteration({.name = "name", .coefficients = std::move(rows), .safety = safety});

@@ -39,7 +39,7 @@ TEST_F(SvdTest, ScaleDoesNotMatter) {
   }
 }
 
-TEST_F(SvdTest, ZeroGivesZeroAlsoBesideOthers) {
+TEST_F(SvdTest, ZeroMatricesInABatchStayZero) {
   at::Tensor g = at::randn({3, 6, 4});
   g[1].zero_();
   const at::Tensor polar = svd_.polar(g);
@@ -63,7 +63,7 @@ TEST_F(SvdTest, SmallButRealDirectionsAreKept) {
   EXPECT_LT(distance(svd_.polar(g)[0], at::eye(2)), 1e-6);
 }
 
-TEST_F(SvdTest, InputIsLeftAlone) {
+TEST_F(SvdTest, InputIsNotModified) {
   const at::Tensor g = at::randn({2, 5, 5}), before = g.clone();
   svd_.polar(g);
   EXPECT_TRUE(at::equal(g, before));
