@@ -2,26 +2,30 @@
 """Measures the tests: plants one small fault at a time in the library and checks that a test fails.
 
 A fault flips a sign, a comparison, a constant or a boolean operator, or drops a statement. The seed picks the
-places, the same number in every folder. For each fault the script rebuilds the library and the folder's test
-executables, runs them and restores the file. The result is a Markdown table: place, fault, and the test that
-caught it, "survived" or "did not compile". A test that hangs or crashes counts as caught.
+places, the same number in every folder. For each fault the script compiles a changed copy of the source in the
+build directory, links it into the folder's test executables and runs them; the working tree stays as it is. The
+result is a Markdown table: place, fault, and the test that caught it, "survived" or "did not compile". A test
+that hangs or crashes counts as caught.
 
-    scripts/mutate.py --seed 1 --count 100              all folders
-    scripts/mutate.py --seed 2 --count 15 --folder fit  one folder
-    scripts/mutate.py --seed 1 --count 100 --list       only print the faults
+    scripts/mutate.py --seed 1 --count 100
+    scripts/mutate.py --seed 2 --count 15 --folder fit
 
 Comments, strings, preprocessor lines, error messages and declarations stay as they are. A CPU cannot execute files
-named *cuda* or *fused*, nor an `if` or a `?` whose condition names cuda or kernels::; these places are never picked.
+named *cuda* or *fused*, lines that name cuda, fused or kernels::, and what an `if` or `?` on such a line guards;
+these places are never picked.
 """
 
 import argparse
+import json
 import random
 import re
 import resource
-import signal
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +36,9 @@ TESTS = {
     "lmo": ["lmo_tests", "orthogonalize_tests"],
     "momentum": ["momentum_radius_tests"],
     "radius": ["momentum_radius_tests"],
-    "update": ["update_tests"],
+    "geometry": ["geometry_tests", "update_tests"],
+    "plan": ["update_tests", "distributed_tests"],  # the second: layers of several ranks
+    "update": ["update_tests", "distributed_tests"],
     "fit": ["fit_tests"],
     "theory": ["theory_tests"],
     "smoothness": ["smoothness_tests"],
@@ -40,7 +46,7 @@ TESTS = {
 }
 
 NUMBER = re.compile(r"(?<![\w.'])\d[\d']*\.?\d*(?:[eE][-+]?\d+)?(?![\w.])")
-GPU = re.compile("cuda|kernels::", re.I)
+GPU = re.compile("cuda|fused|kernels::", re.I)
 REPLACEMENTS = {
     "sign": {" + ": [" - "], " - ": [" + "], " * ": [" / "], " / ": [" * "], " += ": [" -= "], " -= ": [" += "],
              " *= ": [" /= "], " /= ": [" *= "], ".neg()": [""], ".neg_()": [""], ".add_(": [".sub_("],
@@ -68,10 +74,8 @@ class Fault:
         old = text[self.begin:self.end]
         if self.kind == "drop":
             return "drop `" + " ".join(old.split()) + "`"
-        start = max(text.rfind("\n", 0, self.begin) + 1, self.begin - 24)
-        stop = text.find("\n", self.end)
-        stop = min(stop if stop >= 0 else len(text), self.end + 24)
-        before, after = text[start:self.begin].lstrip(), text[self.end:stop].rstrip()
+        before = text[:self.begin].rpartition("\n")[2][-24:].lstrip()
+        after = text[self.end:].partition("\n")[0][:24].rstrip()
         return f"`{before}{old}{after}` -> `{before}{self.new}{after}`".replace("\n", "").replace("|", "\\|")
 
 
@@ -88,17 +92,11 @@ def closing(code, start):
 def statement_end(code, start):
     """The position after the statement that begins at `start`, a block or code up to a semicolon."""
     i = start
-    while i < len(code):
-        if code[i] in "([{":
-            block = code[i] == "{" and not code[start:i].strip()
-            i = closing(code, i)
-            if block:
-                return i
-        elif code[i] in ";}":
-            return i + 1
-        else:
-            i += 1
-    return i
+    while i < len(code) and code[i] not in ";}":
+        if code[i] == "{" and not code[start:i].strip():
+            return closing(code, i)
+        i = closing(code, i) if code[i] in "([{" else i + 1
+    return i + 1
 
 
 def blank(text, spans):
@@ -116,13 +114,13 @@ def arguments_after_first(code, start):
 
 
 def mutable_code(text):
-    """`text` with blanks in place of everything that stays as it is; and the same with GPU code left in."""
+    """`text` with blanks in place of everything that stays as it is."""
     code = re.sub(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^#[^\n]*',
                   lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S | re.M)
     messages = [arguments_after_first(code, m.end() - 1) for m in re.finditer(r"\bGLUON_CHECK\(", code)]
     messages += [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"\b(?:\w*Error|static_assert)\(", code)]
     code = blank(code, messages)
-    cuda = []
+    cuda = [m.span() for m in re.finditer(r"[^\n]+", code) if GPU.search(m[0]) and "?" not in m[0]]
     for m in re.finditer(r"\bif (?:constexpr )?\(", code):
         end = closing(code, m.end() - 1)
         if GPU.search(code[m.end():end]):
@@ -130,7 +128,7 @@ def mutable_code(text):
     for m in re.finditer(r"[^;{}?]*\?[^;]*;", code):
         if GPU.search(m[0].split("?")[0]):
             cuda.append(m.span())
-    return blank(code, cuda), code
+    return blank(code, cuda)
 
 
 def droppable(code):
@@ -139,44 +137,38 @@ def droppable(code):
         start = m.end()
         end = statement_end(code, start)
         statement = code[start:end]
-        if re.match(r"if \(", statement):
-            after = closing(code, start + 3)
-            simple = not code[after:].lstrip().startswith("{") and not code[end:].lstrip().startswith("else")
-            if simple and re.match(r"\s*(return|continue|break|throw|[\w.]+(\(| [-+*/]?= ))", code[after:end]):
-                yield start, end
-        elif re.match(r"(?!return\b|static_assert)[\w:.*>\-]+(\[[^\]]*\])*(\(| [-+*/|]?= )", statement):
-            if statement.endswith(";"):
-                yield start, end
+        if statement.startswith("if ("):
+            body = code[closing(code, start + 3):end].lstrip()
+            droppable_if = not body.startswith("{") and not code[end:].lstrip().startswith("else")
+        else:
+            droppable_if = statement.endswith(";")
+        call_or_assignment = r"(?!return\b|static_assert)[\w:.*>\-]+(\[[^\]]*\])*(\(| [-+*/|]?= )"
+        if droppable_if and re.match("if |" + call_or_assignment, statement):
+            yield start, end
 
 
 def changed_number(literal, rng):
     literal = literal.replace("'", "")
-    if literal.isdigit():
-        value = int(literal)
-        return str(value + 1) if value == 0 or rng.random() < 0.5 else str(value - 1)
-    return repr(float(literal) * 2)
+    if not literal.isdigit():
+        return repr(float(literal) * 2)
+    return str(int(literal) + (1 if literal == "0" else rng.choice([-1, 1])))
 
 
 def faults_of(path, rng):
-    """All faults of one file by kind, and how many places only a GPU executes."""
-    text = path.read_text()
-    code, with_cuda = mutable_code(text)
-    found = {"sign": [], "comparison": [], "boolean": [], "constant": [], "drop": []}
+    """All faults of one file by kind."""
+    code = mutable_code(path.read_text())
+    found = {kind: [] for kind in REPLACEMENTS}
     for kind, table in REPLACEMENTS.items():
         for old, new in table.items():
             word = r"\b" if old[0].isalpha() else ""
-            for m in re.finditer(word + re.escape(old) + word, code):
-                found[kind].append(Fault(kind, path, m.start(), m.end(), rng.choice(new)))
-    for m in re.finditer(r"(?<=[(,=?:] )-(?=[\w(])|(?<=[(\[{])-(?=[\w(])|(?<=return )-(?=[\w(])", code):
-        found["sign"].append(Fault("sign", path, m.start(), m.end(), ""))
-    for m in re.finditer(r"(?<![\w)])!(?=[\w(])", code):
-        found["boolean"].append(Fault("boolean", path, m.start(), m.end(), ""))
-    for m in NUMBER.finditer(code):
-        found["constant"].append(Fault("constant", path, m.start(), m.end(), changed_number(m[0], rng)))
-    for begin, end in droppable(code):
-        found["drop"].append(Fault("drop", path, begin, end, ";"))
-    hidden = sum(a != b for a, b in zip(code.splitlines(), with_cuda.splitlines()))
-    return found, hidden
+            found[kind] += [Fault(kind, path, *m.span(), rng.choice(new))
+                            for m in re.finditer(word + re.escape(old) + word, code)]
+    minus = r"(?<=[(,=?:] )-(?=[\w(])|(?<=[(\[{])-(?=[\w(])|(?<=return )-(?=[\w(])"
+    found["sign"] += [Fault("sign", path, *m.span(), "") for m in re.finditer(minus, code)]
+    found["boolean"] += [Fault("boolean", path, *m.span(), "") for m in re.finditer(r"(?<![\w)])!(?=[\w(])", code)]
+    found["constant"] += [Fault("constant", path, *m.span(), changed_number(m[0], rng)) for m in NUMBER.finditer(code)]
+    found["drop"] = [Fault("drop", path, *span, ";") for span in droppable(code)]
+    return found
 
 
 def pick(folders, count, seed):
@@ -185,25 +177,18 @@ def pick(folders, count, seed):
     pools = {}
     for folder in folders:
         pool = {}
-        for path in sorted((ROOT / "gluon" / folder).rglob("*.cpp")):
-            if re.search("cuda|fused", path.name):
-                continue
-            found, hidden = faults_of(path, rng)
-            if hidden:
-                print(f"{path.relative_to(ROOT)}: {hidden} lines need a GPU", file=sys.stderr)
-            for kind, faults in found.items():
+        for path in sorted(p for p in (ROOT / "gluon" / folder).rglob("*.cpp") if not GPU.search(p.name)):
+            for kind, faults in faults_of(path, rng).items():
                 pool.setdefault(kind, []).extend(faults)
         pools[folder] = {kind: faults for kind, faults in pool.items() if faults}
     chosen = []
     while len(chosen) < count and any(pools.values()):
         for folder, pool in pools.items():
-            if not pool or len(chosen) == count:
-                continue
-            kind = rng.choice(sorted(pool))
-            chosen.append((folder, pool[kind].pop(rng.randrange(len(pool[kind])))))
-            if not pool[kind]:
-                del pool[kind]
-    return chosen
+            if pool:
+                kind = rng.choice(sorted(pool))
+                chosen.append((folder, pool[kind].pop(rng.randrange(len(pool[kind])))))
+                pools[folder] = {kind: faults for kind, faults in pool.items() if faults}
+    return chosen[:count]
 
 
 def limit_memory():
@@ -211,56 +196,73 @@ def limit_memory():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def build(directory, target):
-    return subprocess.run(["ninja", "-C", directory, target], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
+def run(command, directory, **options):
+    return subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", **options)
 
 
-def failure(directory, target, timeout):
-    """The test of the executable that fails, or None when all pass."""
-    command = [str(Path(directory) / "tests" / target), "--gtest_fail_fast", "--gtest_brief=1"]
-    try:
-        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                             timeout=timeout, preexec_fn=limit_memory, cwd=directory)
-    except subprocess.TimeoutExpired:
-        return f"{target} (hangs)"
-    if run.returncode == 0:
-        return None
-    names = re.findall(r"^\[  FAILED  \] ([\w./]+)", run.stdout, re.M)
-    return names[0] if names else f"{target} (exit code {run.returncode})"
+class Build:
+    """A configured build directory: its commands, with a changed source in place of the library's."""
 
+    def __init__(self, directory, launcher):
+        self.directory, self.launcher = Path(directory).resolve(), launcher
+        self.compile, self.link, self.seconds = {}, {}, {}
 
-def verdict(directory, targets, seconds):
-    for target in targets:
-        built = build(directory, target)
+    def prepare(self, targets):
+        """Builds the targets from the unchanged code, where every test must pass, and takes their times."""
+        built = run(["ninja", *targets], self.directory)
         if built.returncode != 0:
-            return "did not compile"
-        caught = failure(directory, target, 5 * seconds[target] + 20)
-        if caught:
-            return caught
-    return "survived"
+            sys.exit(f"mutate.py: the unchanged code does not build\n{built.stdout[-2000:]}")
+        for entry in json.loads((self.directory / "compile_commands.json").read_text()):
+            self.compile.setdefault(Path(entry["directory"], entry["file"]).resolve(), entry["command"])
+        for target in targets:
+            command = run(["ninja", "-t", "commands", target], self.directory).stdout.splitlines()[-1]
+            self.link[target] = re.sub(r"^:\s*&&|&&\s*:\s*$", "", command)
+            start = time.monotonic()
+            failed = self.failure(self.directory / "tests" / target, 600)
+            if failed:
+                sys.exit(f"mutate.py: {failed} fails without a fault")
+            self.seconds[target] = time.monotonic() - start
 
+    def compiled(self, path, source, folder):
+        """The object file of `source`, which stands in for `path`; None when it does not compile."""
+        words = shlex.split(self.compile[path])
+        words = words[next(i for i, word in enumerate(words) if re.search(r"(c|clang|g)\+\+[-\d.]*$", word)):]
+        copy, out = folder / path.name, folder / "changed.o"
+        copy.write_text(source)
+        words[words.index("-c") + 1] = str(copy)
+        words[words.index("-o") + 1] = str(out)
+        return out if run(self.launcher + words, self.directory).returncode == 0 else None
 
-def require_clean_tree():
-    changes = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, text=True,
-                             stdout=subprocess.PIPE, check=True).stdout
-    if changes:
-        sys.exit(f"mutate.py: commit or stash these changes first:\n{changes}")
+    def failure(self, executable, timeout):
+        """The test of the executable that fails, or None when all pass."""
+        try:
+            result = run([executable, "--gtest_fail_fast", "--gtest_brief=1"], self.directory, timeout=timeout,
+                         preexec_fn=limit_memory)
+        except subprocess.TimeoutExpired:
+            return f"{executable.name} (hangs)"
+        if result.returncode == 0:
+            return None
+        names = re.findall(r"^\[  FAILED  \] ([\w./]+)", result.stdout, re.M)
+        return names[0] if names else f"{executable.name} (exit code {result.returncode})"
 
-
-def baseline(directory, targets):
-    """Seconds of each test executable on the unchanged code; every test must pass there."""
-    seconds = {}
-    for target in targets:
-        built = build(directory, target)
-        if built.returncode != 0:
-            sys.exit(f"mutate.py: {target} does not build\n{built.stdout[-2000:]}")
-        start = time.monotonic()
-        failed = failure(directory, target, 600)
-        if failed:
-            sys.exit(f"mutate.py: {failed} fails without a fault")
-        seconds[target] = time.monotonic() - start
-    return seconds
+    def verdict(self, fault, targets):
+        text = fault.path.read_text()
+        with tempfile.TemporaryDirectory(dir=self.directory) as name:
+            folder = Path(name)
+            changed = self.compiled(fault.path, text[:fault.begin] + fault.new + text[fault.end:], folder)
+            if not changed:
+                return "did not compile"
+            for target in targets:
+                # Before the library, so that the linker does not take the library's own object.
+                words = shlex.split(self.link[target])
+                at = words.index("-o")
+                words[at + 1:at + 2] = [str(folder / target), str(changed)]
+                run(words, self.directory, check=True)
+                caught = self.failure(folder / target, 5 * self.seconds[target] + 20)
+                if caught:
+                    return caught
+        return "survived"
 
 
 def main():
@@ -269,27 +271,24 @@ def main():
     parser.add_argument("--count", type=int, default=100, help="how many faults")
     parser.add_argument("--folder", action="append", choices=sorted(TESTS), help="only this folder of gluon/")
     parser.add_argument("--build", default=str(ROOT / "build"), help="a configured build directory")
-    parser.add_argument("--list", action="store_true", help="print the faults and change nothing")
+    parser.add_argument("--jobs", type=int, default=1, help="how many faults at a time")
+    parser.add_argument("--launcher", default="", help="a command put before the compiler, such as 'nice -n 19'")
+    parser.add_argument("--list", action="store_true", help="print the faults and build nothing")
     options = parser.parse_args()
     chosen = pick(options.folder or list(TESTS), options.count, options.seed)
+    build = Build(options.build, shlex.split(options.launcher))
     if not options.list:
-        require_clean_tree()
-        seconds = baseline(options.build, sorted({t for folder, _ in chosen for t in TESTS[folder]}))
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+        build.prepare(sorted({target for folder, _ in chosen for target in TESTS[folder]}))
     print("| place | fault | caught by |\n|---|---|---|", flush=True)
     results = []
-    for folder, fault in chosen:
-        original = fault.path.read_text()
-        result = ""
-        if not options.list:
-            try:
-                fault.path.write_text(original[:fault.begin] + fault.new + original[fault.end:])
-                result = verdict(options.build, TESTS[folder], seconds)
-            finally:
-                fault.path.write_text(original)
-            results.append(result)
-        print(f"| {fault.place(original)} | {fault.change(original)} | {result} |", flush=True)
-    if results:
+    with ThreadPoolExecutor(options.jobs) as pool:
+        verdicts = [None if options.list else pool.submit(build.verdict, fault, TESTS[folder])
+                    for folder, fault in chosen]
+        for (_, fault), verdict in zip(chosen, verdicts):
+            results.append(verdict.result() if verdict else "")
+            text = fault.path.read_text()
+            print(f"| {fault.place(text)} | {fault.change(text)} | {results[-1]} |", flush=True)
+    if not options.list:
         missing, survived = results.count("did not compile"), results.count("survived")
         print(f"\n{len(results)} faults: {len(results) - missing - survived} caught, {survived} survived, "
               f"{missing} did not compile")

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
@@ -23,9 +25,12 @@ TEST(Glob, StarsAndQuestionMarks) {
   EXPECT_FALSE(glob_match("h?ad", "hd"));
   EXPECT_FALSE(glob_match("blocks.*.attn", "blocks.1.attn.c_q"));
   EXPECT_FALSE(glob_match("", "a"));
+  EXPECT_FALSE(glob_match("a?", "a"));
+  EXPECT_TRUE(glob_match("a**", "a"));
+  EXPECT_TRUE(glob_match("*ab*ab", "aababab"));
 }
 
-TEST(Geometry, TheFirstMatchingRuleDecides) {
+TEST(Geometry, FirstMatchingRuleWins) {
   const Geometry geometry({{.pattern = "*.qkv.weight", .radius = 1},
                            {.role = Role::kHidden, .radius = 2},
                            {.rank = 1, .norm = "euclidean", .radius = 3},
@@ -33,7 +38,7 @@ TEST(Geometry, TheFirstMatchingRuleDecides) {
   EXPECT_EQ(geometry.assign(small_gpt()), (std::vector<std::size_t>{3, 0, 1, 2}));
 }
 
-TEST(Geometry, BesideLooksAtTheWholeModel) {
+TEST(Geometry, BesideNeedsALayerOfThatRole) {
   const Geometry geometry({{.role = Role::kEmbedding, .beside = Role::kHead}, {}});
   auto layers = small_gpt();
   EXPECT_EQ(geometry.assign(layers)[0], 1);
@@ -41,7 +46,7 @@ TEST(Geometry, BesideLooksAtTheWholeModel) {
   EXPECT_EQ(geometry.assign(layers)[0], 0);
 }
 
-TEST(Geometry, WithoutLooksAtTheWholeModelToo) {
+TEST(Geometry, WithoutNeedsNoLayerOfThatRole) {
   const Geometry geometry({{.role = Role::kVector, .without = Role::kConv}, {}});
   auto layers = small_gpt();
   EXPECT_EQ(geometry.assign(layers)[3], 0);
@@ -49,7 +54,7 @@ TEST(Geometry, WithoutLooksAtTheWholeModelToo) {
   EXPECT_EQ(geometry.assign(layers)[3], 1);
 }
 
-TEST(Geometry, ARuleMayBeForOneGroup) {
+TEST(Geometry, RuleMatchesItsGroupOnly) {
   const Geometry geometry({{.group = 1, .radius = 7}, {}});
   auto layers = small_gpt();
   layers[1].group = 1;
@@ -58,20 +63,20 @@ TEST(Geometry, ARuleMayBeForOneGroup) {
   EXPECT_NE(geometry.routing_report(layers).find("group 1"), std::string::npos);
 }
 
-TEST(Geometry, ARuleOfOnesOwnGoesFirst) {
+TEST(Geometry, WithFirstPrependsARule) {
   const Geometry geometry = presets::muon().with_first({.pattern = "*.qkv.*", .radius = 7});
   EXPECT_EQ(geometry.assign(small_gpt())[1], 0);
   EXPECT_EQ(geometry.rules()[0].radius->name(), "7");
   EXPECT_EQ(geometry.momentum().name(), presets::muon().momentum().name());
 }
 
-TEST(Geometry, AnUnmatchedLayerIsAnErrorThatNamesIt) {
+TEST(Geometry, UnmatchedLayerIsRejectedByName) {
   const Geometry geometry({{.role = Role::kHidden}});
   EXPECT_INPUT_ERROR(geometry.assign(small_gpt()),
                      "no rule for layer 'wte.weight' (role embedding, shape [50, 8])");
 }
 
-TEST(Geometry, BadRulesAreRefused) {
+TEST(Geometry, BadRulesAreRejected) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{}), "expected at least one rule");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}),
                      "unknown name 'nuclear'");
@@ -85,7 +90,7 @@ TEST(Geometry, BadRulesAreRefused) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .split = "qkv"}}), "it needs no split");
 }
 
-TEST(Geometry, TheRoutingReportHasOneLinePerGroup) {
+TEST(Geometry, RoutingReportHasOneLinePerRule) {
   const Geometry geometry(
       {{.pattern = "*.qkv.*", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.5, .split = "qkv"},
        {.role = Role::kConv},
@@ -96,6 +101,27 @@ TEST(Geometry, TheRoutingReportHasOneLinePerGroup) {
             "*.qkv.*  scaled(sqrt(n/m),spectral)  0.5          1           192  split qkv\n"
             "hidden   spectral                    0.25         1           256  weight decay 0.1\n"
             "*        adamw                       0.001        2           408\n");
+}
+
+TEST(Geometry, RoutingReportNamesEverySelectorAndSetting) {
+  const std::vector<Layer> layers{{"wte.weight", at::zeros({50, 8}), Role::kEmbedding},
+                                  {"head.weight", at::zeros({50, 8}), Role::kHead, 2},
+                                  {"ln.weight", at::zeros({8}), Role::kVector}};
+  const Geometry geometry({{.role = Role::kEmbedding, .beside = Role::kHead, .norm = "rows", .ball = 2.5},
+                           {.group = 2, .norm = "rows", .radius = 1},
+                           {.rank = 1, .without = Role::kConv, .norm = "euclidean", .radius = 1}});
+  const std::string report = geometry.routing_report(layers);
+  EXPECT_NE(report.find("\nembedding beside head "), std::string::npos) << report;
+  EXPECT_NE(report.find("\ngroup 2 "), std::string::npos) << report;
+  EXPECT_NE(report.find("\nrank 1 without conv "), std::string::npos) << report;
+  EXPECT_NE(report.find("  ball 2.5\n"), std::string::npos) << report;
+}
+
+TEST(Geometry, LimitsOfARule) {
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = 0.0}}), "ball must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = INFINITY}}), "ball must be > 0, got inf");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.weight_decay = INFINITY}}),
+                     "weight decay must be >= 0, got inf");
 }
 
 }  // namespace

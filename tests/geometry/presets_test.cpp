@@ -28,7 +28,7 @@ TEST(Presets, UnscionOnATransformerWithTiedEmbedding) {
   EXPECT_EQ(rule_for(geometry, layers, 5).norm.name(), "scaled(1/sqrt(m),euclidean)");
 }
 
-TEST(Presets, UnscionWithAnUntiedEmbeddingMeasuresTokensByRows) {
+TEST(Presets, UnscionUsesTheRowsNormForAnUntiedEmbedding) {
   auto layers = transformer_layers();
   layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
   const Geometry geometry = presets::unscion({.embedding = 2, .head = 3});
@@ -37,7 +37,7 @@ TEST(Presets, UnscionWithAnUntiedEmbeddingMeasuresTokensByRows) {
   EXPECT_EQ(rule_for(geometry, layers, 7).radius->name(), "3");
 }
 
-TEST(Presets, UnscionOnACnnHasItsRadii) {
+TEST(Presets, UnscionRadiiOnACnn) {
   const Geometry geometry = presets::unscion();
   const auto layers = cnn_layers();
   EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "0.5");
@@ -54,14 +54,14 @@ TEST(Presets, ScionIsUnscionInABall) {
   EXPECT_NEAR(*rule_for(geometry, layers, 0).ball, 3000, 1e-9);
 }
 
-TEST(Presets, AnUntiedEmbeddingMovesAsFarAsTheHiddenLayers) {
+TEST(Presets, UntiedEmbeddingUsesTheHiddenRadius) {
   auto layers = transformer_layers();
   layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
   EXPECT_EQ(rule_for(presets::unscion(), layers, 0).radius->name(), "0.018");
   EXPECT_EQ(rule_for(presets::unscion({.untied_embedding = 3}), layers, 0).radius->name(), "3");
 }
 
-TEST(Presets, OneConvolutionDoesNotMakeAVisionTransformerACnn) {
+TEST(Presets, VisionTransformerIsNotTreatedAsACnn) {
   const std::vector<Layer> vit{{"patch.weight", random_tensor({8, 3, 4, 4}, 1), Role::kConv},
                                {"block.weight", random_tensor({8, 8}, 2), Role::kHidden},
                                {"block.bias", random_tensor({8}, 3), Role::kVector},
@@ -74,7 +74,7 @@ TEST(Presets, OneConvolutionDoesNotMakeAVisionTransformerACnn) {
   }
 }
 
-TEST(Presets, MuonsVectorsDoNotDecay) {
+TEST(Presets, MuonDoesNotDecayVectors) {
   const Geometry geometry = presets::muon({.weight_decay = 0.1});
   const auto layers = transformer_layers();
   EXPECT_EQ(rule_for(geometry, layers, 0).weight_decay, 0.1);
@@ -82,7 +82,7 @@ TEST(Presets, MuonsVectorsDoNotDecay) {
   EXPECT_EQ(rule_for(geometry, layers, 5).weight_decay, 0);
 }
 
-TEST(Presets, ScionOnACnnHasItsOwnGamma) {
+TEST(Presets, ScionGammaOnACnn) {
   const Geometry geometry = presets::scion();
   const auto layers = cnn_layers();
   EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 0).radius->constant(), 0.5);
@@ -90,7 +90,7 @@ TEST(Presets, ScionOnACnnHasItsOwnGamma) {
   EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 3).radius->constant(), 50);
 }
 
-TEST(Presets, MuonsThreeScales) {
+TEST(Presets, MuonScales) {
   const std::vector<Layer> tall{{"w", at::zeros({64, 16})}};
   const auto factor = [&](presets::MuonScale scale) {
     const at::Tensor g = random_tensor({1, 64, 16}, 1, at::kDouble);
@@ -104,7 +104,7 @@ TEST(Presets, MuonsThreeScales) {
   EXPECT_NEAR(factor(presets::MuonScale::kMatchAdam), 0.2 * 8, 1e-12);
 }
 
-TEST(Presets, MuonLeavesTheRestToAdamW) {
+TEST(Presets, MuonAssignsOtherLayersToAdamW) {
   const Geometry geometry = presets::muon({.adamw = 0.001});
   const auto layers = transformer_layers();
   for (const std::size_t i : {0, 5, 6}) EXPECT_TRUE(rule_for(geometry, layers, i).norm.is_adamw());
@@ -112,7 +112,7 @@ TEST(Presets, MuonLeavesTheRestToAdamW) {
   EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
 }
 
-TEST(Presets, DeterministicGluonTakesTheorem1sRadii) {
+TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
   const Geometry geometry =
       presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
   EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
@@ -129,9 +129,41 @@ TEST(Presets, ByNameWithRadii) {
   EXPECT_EQ(rule_for(geometry, layers, 1).radius->name(), "0.5");
   EXPECT_EQ(presets::make("sign_descent", {{"all", 0.5}}).rules()[0].radius->name(), "0.5");
   EXPECT_EQ(presets::make("deterministic_gluon", {{"L0", 3}}).rules()[0].radius->name(), "smooth(3,1)");
-  for (const char* name : {"muon", "scion", "normalized_descent", "adamw"}) {
-    EXPECT_FALSE(presets::make(name).rules().empty());
-  }
+  EXPECT_EQ(presets::make("deterministic_gluon", {{"L1", 5}}).rules()[0].radius->name(), "smooth(0,5)");
+  const Geometry muon = presets::make("muon", {{"hidden", 0.5}, {"adamw", 0.25}});
+  EXPECT_EQ(rule_for(muon, layers, 1).radius->name(), "0.5");
+  EXPECT_EQ(rule_for(muon, layers, 0).radius->name(), "0.25");
+  const Geometry scion =
+      presets::make("scion", {{"gamma", 0.5}, {"hidden", 2}, {"embedding", 4}, {"vector", 6}});
+  EXPECT_EQ(rule_for(scion, layers, 1).radius->name(), "1");
+  EXPECT_EQ(*rule_for(scion, layers, 1).ball, 2);
+  EXPECT_EQ(rule_for(scion, layers, 0).radius->name(), "2");
+  EXPECT_EQ(rule_for(scion, layers, 5).radius->name(), "3");
+  const Geometry cnn = presets::make("scion", {{"conv_gamma", 0.25}, {"conv", 4}, {"head", 8}});
+  EXPECT_EQ(rule_for(cnn, cnn_layers(), 0).radius->name(), "1");
+  EXPECT_EQ(rule_for(cnn, cnn_layers(), 2).radius->name(), "1");
+  EXPECT_EQ(*rule_for(cnn, cnn_layers(), 2).ball, 4);
+  EXPECT_EQ(rule_for(cnn, cnn_layers(), 3).radius->name(), "2");
+  EXPECT_EQ(*rule_for(cnn, cnn_layers(), 3).ball, 8);
+}
+
+TEST(Presets, DefaultsByName) {
+  const auto layers = transformer_layers();
+  EXPECT_EQ(presets::make("sign_descent").rules()[0].radius->constant(), 3e-4);
+  EXPECT_EQ(presets::make("normalized_descent").rules()[0].radius->constant(), 0.02);
+  EXPECT_EQ(presets::make("adamw").rules()[0].radius->constant(), 3e-4);
+  EXPECT_EQ(presets::make("adamw").rules()[0].weight_decay, 0.1);
+  EXPECT_EQ(rule_for(presets::make("scion"), layers, 1).radius->constant(),
+            rule_for(presets::scion(), layers, 1).radius->constant());
+  EXPECT_EQ(rule_for(presets::make("muon"), layers, 1).radius->constant(),
+            rule_for(presets::muon(), layers, 1).radius->constant());
+}
+
+TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
+  const Geometry norms({{.norm = "scaled(2,spectral(newton_schulz:5))", .weight_decay = 0.5}});
+  const Rule rule = presets::deterministic_gluon({.norms = norms}).rules()[0];
+  EXPECT_EQ(rule.norm.name(), "scaled(2,spectral(newton_schulz:5))");
+  EXPECT_EQ(rule.weight_decay, 0);
 }
 
 TEST(Presets, BadInput) {
@@ -145,6 +177,9 @@ TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("unscion", {{"head", std::nan("")}}), "radius: must be > 0, got nan");
   EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
+  EXPECT_NO_THROW(presets::scion({.gamma = 1, .conv_gamma = 1}));
+  EXPECT_INPUT_ERROR(presets::scion({.gamma = 0}), "scion: gamma must be in (0, 1], got 0");
+  EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 2}), "scion: conv_gamma must be in (0, 1], got 2");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 0}), "scion: conv_gamma must be in (0, 1], got 0");
   EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}),
                      "needs a norm for every layer");

@@ -60,11 +60,9 @@ TEST(Norm, HalfPrecisionIsComputedInFloat) {
 }
 
 TEST(Norm, EmptyMatricesHaveNormZero) {
-  for (const char* name : {"euclidean", "spectral(svd)"}) {
-    const at::Tensor empty = at::zeros({2, 0, 3});
-    EXPECT_TRUE(make_norm("euclidean")->norm(empty).equal(at::zeros({2}))) << name;
-    EXPECT_EQ(make_norm(name)->lmo(empty).sizes(), empty.sizes()) << name;
-  }
+  const at::Tensor empty = at::zeros({2, 0, 3});
+  EXPECT_TRUE(make_norm("euclidean")->norm(empty).equal(at::zeros({2})));
+  EXPECT_EQ(make_norm("euclidean")->lmo(empty).sizes(), empty.sizes());
 }
 
 TEST(Norm, NullPartsAreRejected) {

@@ -31,7 +31,7 @@ TEST(AdamW, ThreeStepsOfTheFormula) {
   }
 }
 
-TEST(AdamW, ClippingScalesAllGradientsAndLeavesThemAsTheyAre) {
+TEST(AdamW, ClippingScalesTheStepNotTheGradients) {
   const auto run = [](double clip, double factor) {
     std::vector<Layer> layers{{"a", at::zeros({2}, at::kDouble), Role::kVector},
                               {"b", at::zeros({1}, at::kDouble), Role::kVector}};
@@ -48,7 +48,7 @@ TEST(AdamW, ClippingScalesAllGradientsAndLeavesThemAsTheyAre) {
   EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0, got -1");
 }
 
-TEST(AdamW, TheFirstStepIsTheSignTimesTheRate) {
+TEST(AdamW, FirstStepIsTheSignTimesTheRate) {
   Layer layer{"w", at::zeros({3}, at::kDouble), Role::kVector};
   AdamW adamw({});
   adamw.add_layer(layer, 0.01, 0);
@@ -57,7 +57,7 @@ TEST(AdamW, TheFirstStepIsTheSignTimesTheRate) {
   EXPECT_TRUE(layer.parameter.allclose(at::tensor({-0.01, 0.01, -0.01}, at::kDouble), 1e-6));
 }
 
-TEST(AdamW, BiasCorrectionCountsTheLayersOwnSteps) {
+TEST(AdamW, BiasCorrectionCountsStepsPerLayer) {
   Layer layer{"w", at::zeros({1}, at::kDouble), Role::kVector};
   AdamW adamw({});
   adamw.add_layer(layer, 0.01, 0);
@@ -66,6 +66,29 @@ TEST(AdamW, BiasCorrectionCountsTheLayersOwnSteps) {
   layer.parameter.mutable_grad() = at::ones({1}, at::kDouble);
   adamw.step({1});
   EXPECT_NEAR(layer.parameter.item<double>(), -0.01, 1e-9);
+}
+
+TEST(AdamW, ClippingDividesByTheNormOfAllGradients) {
+  std::vector<Layer> layers{{"a", at::zeros({1}, at::kDouble), Role::kVector},
+                            {"b", at::zeros({1}, at::kDouble), Role::kVector}};
+  AdamW adamw({.beta1 = 0, .beta2 = 0, .eps = 1, .clip = 2});
+  for (const Layer& layer : layers) adamw.add_layer(layer, 0.1, 0);
+  layers[0].parameter.mutable_grad() = at::full({1}, 3.0, at::kDouble);
+  layers[1].parameter.mutable_grad() = at::full({1}, 4.0, at::kDouble);
+  adamw.step({1});
+  const double g = 4 * 2 / (5 + 1e-6);  // 1e-6 as in torch's clip_grad_norm_
+  EXPECT_NEAR(layers[1].parameter.item<double>(), -0.1 * g / (g + 1), 1e-9);
+}
+
+TEST(AdamW, LimitsOfItsOptions) {
+  EXPECT_NO_THROW((AdamWOptions{.beta1 = 0, .beta2 = 0, .clip = 0}.validate()));
+  EXPECT_INPUT_ERROR(AdamWOptions{.beta1 = -0.5}.validate(), "beta1 must be in [0, 1), got -0.5");
+  EXPECT_INPUT_ERROR(AdamWOptions{.beta1 = 1}.validate(), "beta1 must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(AdamWOptions{.beta2 = -0.5}.validate(), "beta2 must be in [0, 1), got -0.5");
+  EXPECT_INPUT_ERROR(AdamWOptions{.beta2 = 1}.validate(), "beta2 must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(AdamWOptions{.eps = 0}.validate(), "eps must be > 0, got 0");
+  EXPECT_INPUT_ERROR(AdamWOptions{.eps = INFINITY}.validate(), "eps must be > 0, got inf");
+  EXPECT_INPUT_ERROR(AdamWOptions{.clip = INFINITY}.validate(), "clip must be >= 0, got inf");
 }
 
 }  // namespace

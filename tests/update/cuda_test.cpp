@@ -42,7 +42,7 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
   }
 }
 
-TEST(Cuda, ANonFiniteGradientIsFoundOnTheDevice) {
+TEST(Cuda, NonFiniteGradientIsFoundOnTheDevice) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   std::vector<Layer> layers{{"w", at::randn({3, 4}).cuda()}};
   Optimizer optimizer(layers, presets::unscion());
@@ -129,7 +129,7 @@ class Watcher : public StepObserver {
   int64_t every_;
 };
 
-TEST_F(Fused, WatchingAndSmallScratchChangeNoBit) {
+TEST_F(Fused, ObserversAndSmallScratchChangeNoBit) {
   const std::vector<Layer> plain = fused_layers();
   const std::vector<Layer> watched = fused_layers();
   const std::vector<Layer> chunked = fused_layers();
@@ -147,7 +147,7 @@ TEST_F(Fused, WatchingAndSmallScratchChangeNoBit) {
   expect_equal(plain, chunked);
 }
 
-TEST_F(Fused, ABadGradientMovesNothingAndIsReportedLater) {
+TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {
   for (const int before : {0, 1, 2, 3}) {  // the first runs are no graph yet
     for (const std::size_t bad : {std::size_t{1}, std::size_t{5}}) {
       const std::vector<Layer> layers = fused_layers();
@@ -196,7 +196,7 @@ class TransposedEuclidean : public Norm {
   }
 };
 
-TEST_F(Fused, ANormOfOnesOwnMovesAsOnTheCpu) {
+TEST_F(Fused, CustomNormStepsAsOnTheCpu) {
   const Geometry geometry({{.norm = std::make_shared<TransposedEuclidean>(), .radius = 0.5}});
   const std::vector<Layer> gpu = fused_layers();
   std::vector<Layer> cpu = gpu;
@@ -209,7 +209,7 @@ TEST_F(Fused, ANormOfOnesOwnMovesAsOnTheCpu) {
     EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-5, 1e-7)) << cpu[i].name;
 }
 
-TEST_F(Fused, MoreMatricesThanOneLaunchTakesMoveAll) {
+TEST_F(Fused, MoreMatricesThanOneLaunchHolds) {
   const at::Tensor stack = random_tensor({33000, 16, 16}, 3, at::kFloat).cuda();
   const std::vector<Layer> layers{{"experts.weight", stack.clone(), Role::kHidden}};
   Optimizer optimizer(layers, presets::unscion());
@@ -220,7 +220,7 @@ TEST_F(Fused, MoreMatricesThanOneLaunchTakesMoveAll) {
   EXPECT_GT(moved.min().item<float>(), 0.5F * moved.max().item<float>());
 }
 
-TEST_F(Fused, AVerdictIsThatOfTheStepAfterALoadedState) {
+TEST_F(Fused, VerdictAfterLoadStateBelongsToTheNextStep) {
   const std::vector<Layer> layers = fused_layers();
   Optimizer optimizer(layers, presets::unscion());
   set_gradients(layers, 1);
@@ -237,7 +237,7 @@ TEST_F(Fused, AVerdictIsThatOfTheStepAfterALoadedState) {
   EXPECT_INPUT_ERROR(optimizer.wait(), "the gradient of layer 'layer0' holds NaN or Inf");
 }
 
-TEST_F(Fused, ABadGradientIsSkippedByOption) {
+TEST_F(Fused, BadGradientIsSkippedByOption) {
   const std::vector<Layer> layers = fused_layers();
   Optimizer optimizer(layers, presets::unscion(), {.non_finite = NonFinite::kSkip});
   for (uint64_t step = 0; step < 4; ++step) {

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
@@ -29,7 +31,7 @@ TEST(Initialize, EveryMatrixLiesOnItsSphere) {
   }
 }
 
-TEST(Initialize, TheSeedDecidesAndTheOrderDoesNot) {
+TEST(Initialize, ResultDependsOnTheSeedNotOnTheOrder) {
   auto first = transformer_layers();
   auto second = transformer_layers();
   std::vector<Layer> reversed(second.rbegin(), second.rend());
@@ -41,7 +43,7 @@ TEST(Initialize, TheSeedDecidesAndTheOrderDoesNot) {
   EXPECT_FALSE(first[2].parameter.equal(first[3].parameter));
 }
 
-TEST(Initialize, BiasesStartAtZeroAndGainsStay) {
+TEST(Initialize, BiasesStartAtZeroAndGainsKeepTheirValues) {
   auto layers = transformer_layers();
   layers.push_back({"proj.bias", at::ones({6}), Role::kVector});
   const auto start = copies_of(layers);
@@ -51,7 +53,7 @@ TEST(Initialize, BiasesStartAtZeroAndGainsStay) {
   EXPECT_TRUE(layers[7].parameter.equal(at::zeros({6})));
 }
 
-TEST(Initialize, LayersOfAdamWStay) {
+TEST(Initialize, AdamWLayersKeepTheirValues) {
   auto layers = transformer_layers();
   const auto start = copies_of(layers);
   initialize(layers, presets::muon());
@@ -63,6 +65,17 @@ TEST(Initialize, BadInput) {
   const auto layers = transformer_layers();
   EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}),
                      "initialize: ball must be > 0, got 0");
+  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = INFINITY}),
+                     "initialize: ball must be > 0, got inf");
+}
+
+// The signs of the first weights of a seed: models that start elsewhere cannot be compared with recorded runs.
+TEST(Initialize, SeedGivesTheRecordedWeights) {
+  std::vector<Layer> layers{{"w", at::zeros({2, 16}), Role::kHidden}};
+  initialize(layers, presets::sign_descent(), {.ball = 2, .seed = 3});
+  std::string signs;
+  for (int64_t i = 0; i < 32; ++i) signs += layers[0].parameter.flatten()[i].item<float>() == 2 ? '+' : '-';
+  EXPECT_EQ(signs, "--+-+++-+-------++-++---++-++--+");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <limits>
 
 #include "gluon/geometry/presets.h"
@@ -14,7 +15,7 @@ namespace {
 
 const Geometry kRows({{.norm = "rows", .radius = 0.1}});
 
-TEST(OptimizerInput, ANonFiniteGradientStopsBeforeAnythingMoves) {
+TEST(OptimizerInput, NonFiniteGradientChangesNothing) {
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                            -std::numeric_limits<double>::infinity()}) {
     auto layers = transformer_layers();
@@ -35,7 +36,7 @@ TEST(OptimizerInput, ANonFiniteGradientStopsBeforeAnythingMoves) {
   }
 }
 
-TEST(OptimizerInput, SkippingNonFiniteStepsIsCounted) {
+TEST(OptimizerInput, SkippedStepsAreCounted) {
   auto layers = transformer_layers();
   const auto start = copies_of(layers);
   Optimizer optimizer(layers, kRows, {.non_finite = NonFinite::kSkip});
@@ -67,7 +68,7 @@ TEST(OptimizerInput, LayersWithoutGradientAreSkippedAndReportedOnce) {
   EXPECT_FALSE(layers[3].parameter.equal(start[3]));
 }
 
-TEST(OptimizerInput, ChangedShapesAndTypesAreNamed) {
+TEST(OptimizerInput, ChangedShapesAndTypesAreRejected) {
   std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   Optimizer optimizer(layers, kRows);
   layers[0].parameter.mutable_grad() = at::ones({3, 4});
@@ -81,7 +82,7 @@ TEST(OptimizerInput, ChangedShapesAndTypesAreNamed) {
                      "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 4] Double on cpu");
 }
 
-TEST(OptimizerInput, AGradientUnlikeItsParameterIsNamed) {
+TEST(OptimizerInput, GradientUnlikeItsParameterIsRejected) {
   std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   Optimizer optimizer(layers, kRows);
   at::Tensor& w = layers[0].parameter;
@@ -91,7 +92,7 @@ TEST(OptimizerInput, AGradientUnlikeItsParameterIsNamed) {
   EXPECT_EQ(optimizer.steps_taken(), 0);
 }
 
-TEST(OptimizerInput, BadLayersAreRefusedAtConstruction) {
+TEST(OptimizerInput, BadLayersAreRejected) {
   const at::Tensor w = at::randn({3, 4});
   EXPECT_INPUT_ERROR(Optimizer({}, kRows), "expected at least one layer, got none");
   EXPECT_INPUT_ERROR(Optimizer({{"a", w}, {"a", at::randn({2, 2})}}, kRows), "two layers are called 'a'");
@@ -106,7 +107,7 @@ TEST(OptimizerInput, BadLayersAreRefusedAtConstruction) {
                      "a hidden layer is a matrix (..., m, n), got [4]");
 }
 
-TEST(OptimizerInput, BadOptionsAreRefused) {
+TEST(OptimizerInput, BadOptionsAreRejected) {
   const std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.momentum = 1.5}), "beta must be in [0, 1), got 1.5");
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.scratch_bytes = 0}), "scratch_bytes must be >= 1, got 0");
@@ -125,7 +126,7 @@ TEST(OptimizerInput, BadOptionsAreRefused) {
   EXPECT_INPUT_ERROR(optimizer.add_observer(nullptr), "expected an observer, got none");
 }
 
-TEST(OptimizerInput, ANegativeStepCountOfAdamWIsRefused) {
+TEST(OptimizerInput, NegativeAdamWStepCountIsRejected) {
   std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   Optimizer optimizer(layers, presets::adamw());
   OptimizerState state = optimizer.state();
@@ -133,7 +134,7 @@ TEST(OptimizerInput, ANegativeStepCountOfAdamWIsRefused) {
   EXPECT_INPUT_ERROR(optimizer.load_state(state), "'adamw.steps/w' must be >= 0, got -1");
 }
 
-TEST(OptimizerInput, AStateThatDoesNotFitChangesNothing) {
+TEST(OptimizerInput, MismatchedStateChangesNothing) {
   auto layers = transformer_layers();
   Optimizer optimizer(layers, presets::unscion());
   quadratic_loss(layers);
@@ -156,6 +157,33 @@ TEST(OptimizerInput, AStateThatDoesNotFitChangesNothing) {
   EXPECT_INPUT_ERROR(optimizer.load_state(state), "'momentum/other' belongs to no layer of this optimizer");
   for (const auto& [name, tensor] : optimizer.state().tensors)
     EXPECT_TRUE(tensor.equal(good.tensors.at(name)));
+}
+
+TEST(OptimizerInput, FirstLayerWithABadGradientIsNamed) {
+  auto layers = transformer_layers();
+  Optimizer optimizer(layers, kRows);
+  quadratic_loss(layers);
+  for (const std::size_t i : {2, 3}) layers[i].parameter.mutable_grad()[1][1] = INFINITY;
+  EXPECT_INPUT_ERROR(optimizer.step(), "the gradient of layer 'blocks.0.proj.weight' holds NaN or Inf");
+}
+
+TEST(OptimizerInput, WarningsGoToTheLogByDefault) {
+  std::vector<Layer> layers{{"w", at::ones({2, 2})}};
+  Optimizer optimizer(layers, kRows);
+  testing::internal::CaptureStderr();
+  optimizer.step();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "gluon: layer 'w' has no gradient; it is skipped\n");
+}
+
+TEST(OptimizerInput, LimitsOfOptionsAreAllowed) {
+  std::vector<Layer> layers{{"w", at::ones({2, 2})}};
+  EXPECT_NO_THROW(Optimizer(layers, Geometry({{.norm = "rows", .radius = 2, .ball = 2.0}})));
+  EXPECT_NO_THROW(Optimizer(layers, kRows, {.scratch_bytes = 1}));
+  Optimizer optimizer(layers, kRows);
+  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(INFINITY), "radius multiplier must be >= 0, got inf");
+  OptimizerState state = optimizer.state();
+  state.version = 0;
+  EXPECT_INPUT_ERROR(optimizer.load_state(state), "version 0 is not one of 1..1");
 }
 
 }  // namespace

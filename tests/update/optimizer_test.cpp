@@ -64,7 +64,7 @@ TEST(Optimizer, MomentumAccumulatesOverSteps) {
   EXPECT_EQ(step(-1), -1);  // M = -0.25
 }
 
-TEST(Optimizer, SplitBlocksMoveAsMatricesOfTheirOwn) {
+TEST(Optimizer, SplitBlocksAreSteppedAsSeparateMatrices) {
   for (const char* split : {"qkv", "rows:6,8,4", "columns:2"}) {
     auto layers = transformer_layers();
     const at::Tensor start = layers[1].parameter.clone();
@@ -104,7 +104,7 @@ TEST(Optimizer, ConstrainedUpdateStaysInTheBall) {
   }
 }
 
-TEST(Optimizer, TheDefaultOrthogonalizerKeepsTheBallToItsAccuracy) {
+TEST(Optimizer, DefaultOrthogonalizerKeepsTheBallApproximately) {
   std::vector<Layer> layers{{"w", random_tensor({24, 24}, 1)}};
   const Geometry geometry({{.norm = "spectral", .radius = 0.5, .ball = 2.0}});
   initialize(layers, geometry);
@@ -126,7 +126,7 @@ TEST(Optimizer, ConstrainedStepIsTheConvexCombination) {
   expect_close(layers[0].parameter, (1 - gamma) * start - gamma * rho * layers[0].parameter.grad().sign());
 }
 
-TEST(Optimizer, ABallBoundsRadiiThatGrow) {
+TEST(Optimizer, BallLimitsTheRadius) {
   std::vector<Layer> layers{{"x", random_tensor({3, 4}, 1, at::kDouble)}};
   Optimizer optimizer(layers, Geometry({{.norm = "max_entry", .radius = 1, .ball = 2.0}}), quiet());
   optimizer.set_radius_multiplier(100);
@@ -179,7 +179,7 @@ TEST(Optimizer, SmallScratchGivesTheSameBits) {
   }
 }
 
-TEST(Optimizer, NonContiguousParametersMoveTheSameWay) {
+TEST(Optimizer, NonContiguousParametersGetTheSameStep) {
   // channels_last memory: the same values in another order in memory
   std::vector<Layer> plain{{"conv", random_tensor({8, 4, 3, 3}, 1, at::kDouble), Role::kConv}};
   std::vector<Layer> last{
@@ -249,7 +249,7 @@ class FailingNorm : public Norm {
   mutable int calls_ = 0;
 };
 
-TEST(Optimizer, AStepThatFailedHalfwayIsNotRepeated) {
+TEST(Optimizer, FailedStepRequiresALoadedState) {
   std::vector<Layer> layers{{"a", at::ones({2, 2})}, {"b", at::ones({3, 3})}};
   Optimizer optimizer(layers, Geometry({{.norm = std::make_shared<FailingNorm>()}}), quiet());
   const OptimizerState start = optimizer.state();
@@ -268,7 +268,7 @@ class WrongShapeRadius : public RadiusRule {
   std::string name() const override { return "wrong"; }
 };
 
-TEST(Optimizer, ARadiusRuleOfTheWrongShapeIsNamed) {
+TEST(Optimizer, RadiusOfTheWrongShapeIsRejected) {
   std::vector<Layer> layers{{"a", at::ones({2, 2})}};
   Optimizer optimizer(
       layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}), quiet());
@@ -315,7 +315,7 @@ TEST(Optimizer, EffectiveRadiiFollowTheLayers) {
                                              "experts.weight[2]", "ln.weight", "temperature"}));
 }
 
-TEST(Optimizer, ABetaAloneKeepsMuonsNesterov) {
+TEST(Optimizer, BetaAloneKeepsNesterov) {
   std::vector<Layer> number{{"w", random_tensor({4, 4}, 1, at::kDouble)}};
   std::vector<Layer> named{{"w", random_tensor({4, 4}, 1, at::kDouble)}};
   Optimizer by_number(number, presets::muon(), quiet(0.8));
@@ -359,7 +359,7 @@ TEST(Optimizer, GroupsHaveTheirOwnRadiusMultiplierAndBeta) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(apart[i].equal(plain[i])) << i;
 }
 
-TEST(Optimizer, GroupSettingsAreChecked) {
+TEST(Optimizer, BadGroupSettingsAreRejected) {
   std::vector<Layer> layers{{"a", at::ones({2, 2})}};
   Optimizer optimizer(layers, presets::sign_descent(), quiet());
   EXPECT_INPUT_ERROR(optimizer.set_group_radius_multiplier(0, -1), "radius multiplier must be >= 0, got -1");
@@ -368,7 +368,7 @@ TEST(Optimizer, GroupSettingsAreChecked) {
   EXPECT_INPUT_ERROR(without.set_group_beta(0, 0.5), "none has no beta to change");
 }
 
-TEST(Optimizer, ZeroGradientsLeaveTheWeightsWhereTheyAre) {
+TEST(Optimizer, ZeroGradientsMoveNothing) {
   for (const char* preset :
        {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
     auto layers = transformer_layers();
@@ -378,6 +378,54 @@ TEST(Optimizer, ZeroGradientsLeaveTheWeightsWhereTheyAre) {
     optimizer.step();
     EXPECT_TRUE(bitwise_equal(layers, start)) << preset;
   }
+}
+
+TEST(Optimizer, StateBytesCountMomentumAndAdamW) {
+  std::vector<Layer> layers{{"w", at::ones({4, 3})}, {"v", at::ones({5}), Role::kVector}};
+  EXPECT_EQ(Optimizer(layers, presets::muon(), quiet()).state_bytes(), (12 + 2 * 5) * 4);
+  EXPECT_EQ(Optimizer(layers, presets::sign_descent(), quiet(Momentum::none())).state_bytes(), 0);
+}
+
+TEST(Optimizer, RadiusMultiplierZeroMovesNothing) {
+  auto layers = transformer_layers();
+  const auto start = copies_of(layers);
+  Optimizer optimizer(layers, presets::muon(), quiet());
+  optimizer.set_radius_multiplier(0);
+  EXPECT_EQ(optimizer.radius_multiplier(), 0);
+  quadratic_loss(layers);
+  optimizer.step();
+  EXPECT_TRUE(bitwise_equal(layers, start));
+  EXPECT_EQ(optimizer.steps_taken(), 1);
+}
+
+TEST(Optimizer, ZeroGradRemovesTheGradients) {
+  auto layers = transformer_layers();
+  Optimizer optimizer(layers, presets::unscion(), quiet());
+  quadratic_loss(layers);
+  optimizer.zero_grad();
+  for (const Layer& layer : layers) EXPECT_FALSE(layer.parameter.grad().defined()) << layer.name;
+}
+
+// Counts the calls for steps that it watches.
+class EveryOtherStep : public StepObserver {
+ public:
+  void before_step(int64_t step) override { before.push_back(step); }
+  bool watches(int64_t step) const override { return step % 2 == 1; }
+  void after_step(const BatchStep& batch) override { after.push_back(batch.step); }
+  std::vector<int64_t> before, after;
+};
+
+TEST(Optimizer, ObserversSeeOnlyTheStepsTheyWatch) {
+  std::vector<Layer> layers{{"w", at::ones({2, 2})}, {"v", at::ones({2}), Role::kVector}};
+  Optimizer optimizer(layers, presets::muon(), quiet());
+  const auto observer = std::make_shared<EveryOtherStep>();
+  optimizer.add_observer(observer);
+  for (int step = 0; step < 4; ++step) {
+    quadratic_loss(layers);
+    optimizer.step();
+  }
+  EXPECT_EQ(observer->before, (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(observer->after, (std::vector<int64_t>{1, 1, 3, 3}));  // the matrix, and AdamW's layer
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_P(PresetProperties, Descends) {
   EXPECT_LT(quadratic_loss(layers), 0.98 * start);
 }
 
-TEST_P(PresetProperties, LeavesTheGradientAlone) {
+TEST_P(PresetProperties, GradientsAreNotModified) {
   auto layers = make_layers();
   Optimizer optimizer = make_optimizer(layers);
   for (int step = 0; step < 3; ++step) {
@@ -79,7 +79,7 @@ TEST_P(PresetProperties, SameStartGivesTheSameBits) {
   EXPECT_TRUE(bitwise_equal(first, copies_of(second)));
 }
 
-TEST_P(PresetProperties, ResumesBitForBitWhateverTheLayerOrder) {
+TEST_P(PresetProperties, ResumesBitForBitInAnyLayerOrder) {
   auto whole = make_layers();
   Optimizer uninterrupted = make_optimizer(whole);
   train(whole, uninterrupted, 4);
@@ -116,7 +116,7 @@ class Watcher : public StepObserver {
   double sum = 0;
 };
 
-TEST_P(PresetProperties, AnObserverChangesNothing) {
+TEST_P(PresetProperties, ObserverChangesNothing) {
   auto plain = make_layers();
   auto watched = make_layers();
   Optimizer plain_optimizer = make_optimizer(plain);

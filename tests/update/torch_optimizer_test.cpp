@@ -58,7 +58,7 @@ TEST(LayersOf, RolesComeFromModulesNamesAndOverrides) {
   EXPECT_INPUT_ERROR(layers_of(net, {{"lost.*", Role::kHead}}), "no trainable parameter matches 'lost.*'");
 }
 
-TEST(LayersOf, ATiedParameterIsListedOnce) {
+TEST(LayersOf, TiedParameterIsListedOnce) {
   struct Tied : torch::nn::Module {
     Tied() {
       tokens = register_module("tokens", torch::nn::Embedding(7, 6));
@@ -87,7 +87,7 @@ TEST(TorchOptimizer, WorksInATorchLoopAndFollowsTorchSchedulers) {
   EXPECT_DOUBLE_EQ(optimizer.core().radius_multiplier(), 0.5);
 }
 
-TEST(TorchOptimizer, AClosureIsEvaluatedWithGradients) {
+TEST(TorchOptimizer, ClosureIsEvaluatedWithGradients) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::sign_descent());
   const torch::NoGradGuard no_grad;  // of the caller; the closure needs gradients all the same
@@ -101,7 +101,7 @@ TEST(TorchOptimizer, AClosureIsEvaluatedWithGradients) {
   EXPECT_EQ(optimizer.core().steps_taken(), 1);
 }
 
-TEST(TorchOptimizer, ParametersAddedLaterAreRefused) {
+TEST(TorchOptimizer, ParametersAddedLaterAreRejected) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::unscion());
   const torch::optim::OptimizerParamGroup group({torch::ones({2, 2})});
@@ -113,7 +113,7 @@ TEST(TorchOptimizer, ParametersAddedLaterAreRefused) {
   EXPECT_INPUT_ERROR(optimizer.step(), "its layers are those given at construction");
 }
 
-TEST(LayersOf, ATransposedConvolutionAsksForARole) {
+TEST(LayersOf, TransposedConvolutionNeedsARole) {
   struct Decoder : torch::nn::Module {
     torch::nn::ConvTranspose2d up{register_module("up", torch::nn::ConvTranspose2d(4, 2, 3))};
     torch::nn::EmbeddingBag bag{register_module("bag", torch::nn::EmbeddingBag(5, 4))};
@@ -124,7 +124,7 @@ TEST(LayersOf, ATransposedConvolutionAsksForARole) {
   EXPECT_EQ(role_of(layers, "bag.weight"), Role::kEmbedding);
 }
 
-TEST(TorchOptimizer, TorchSaveAndLoadGoByName) {
+TEST(TorchOptimizer, TorchSaveAndLoadUseNames) {
   Net first;
   Net second;
   TorchOptimizer source(layers_of(first), presets::muon());
@@ -145,12 +145,44 @@ TEST(TorchOptimizer, TorchSaveAndLoadGoByName) {
   }
 }
 
-TEST(TorchOptimizer, AForeignArchiveIsRefused) {
+TEST(TorchOptimizer, ForeignArchiveIsRejected) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::unscion());
   std::stringstream file;
   torch::save(torch::ones({2}), file);
   EXPECT_INPUT_ERROR(torch::load(optimizer, file), "the archive holds no Gluon optimizer");
+}
+
+TEST(LayersOf, EveryConvolutionHasItsRole) {
+  using namespace torch::nn;
+  EXPECT_EQ(role_of(layers_of(*Conv1d(3, 4, 5)), "weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers_of(*Conv2d(3, 4, 5)), "weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers_of(*Conv3d(3, 4, 5)), "weight"), Role::kConv);
+  struct Decoder : Module {
+    explicit Decoder(std::shared_ptr<Module> up) { register_module("up", std::move(up)); }
+  };
+  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose1d(4, 2, 3).ptr())),
+                     "'up.weight' is a transposed convolution");
+  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose3d(4, 2, 3).ptr())),
+                     "'up.weight' is a transposed convolution");
+}
+
+TEST(LayersOf, FirstMatchingOverrideWins) {
+  const Net net;
+  const auto layers = layers_of(net, {{"body.*t", Role::kHead}, {"body.w*", Role::kEmbedding}});
+  EXPECT_EQ(role_of(layers, "body.weight"), Role::kHead);
+}
+
+TEST(TorchOptimizer, LoadRestoresTheLearningRate) {
+  Net first;
+  Net second;
+  TorchOptimizer source(layers_of(first), presets::muon());
+  TorchOptimizer target(layers_of(second), presets::muon());
+  source.param_groups()[0].options().set_lr(0.25);
+  std::stringstream file;
+  torch::save(source, file);
+  torch::load(target, file);
+  EXPECT_EQ(target.param_groups()[0].options().get_lr(), 0.25);
 }
 
 }  // namespace
