@@ -23,4 +23,7 @@ for page in README.md CONTRIBUTING.md docs/*.md; do
     [ -e "$(dirname "$page")/${target%%#*}" ] || fail "$page: no file for the link '$target'"
   done < <(grep -oE '\]\([^)#:]+(#[^)]*)?\)' "$page" | sed -E 's/^\]\(//; s/\)$//')
 done
+while read -r header; do
+  [ -e "gluon/$header" ] || fail "docs/notation.md: no header gluon/$header"
+done < <(grep -oE '`[a-z_/]+\.h`' docs/notation.md | tr -d '`')
 exit $failed

@@ -14,7 +14,7 @@ import torch
 from . import _core
 from .distributed import all_or_none, check_layers, check_states, collective_of
 from .parameters import (
-    RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of,
+    RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of, without_frozen,
 )  # fmt: skip
 
 _STATE_KEYS = ("gluon", "state", "param_groups")
@@ -137,7 +137,7 @@ class Gluon(torch.optim.Optimizer):
                 group.setdefault("momentum", self.defaults["momentum"])
         self._hand_on_settings(self._core)
         for pattern in self._roles:
-            if not any(_core.glob_match(pattern, name) for group in self.param_groups for name in group["param_names"]):
+            if not any(_core.glob_match(pattern, name) for name in self._names()):
                 raise ValueError(f"roles: no parameter matches '{pattern}'")
 
     # Conversion between torch's "momentum" of a group and beta; a subclass may have another convention.
@@ -146,6 +146,9 @@ class Gluon(torch.optim.Optimizer):
 
     def _beta(self, setting: float) -> float:
         return setting
+
+    def _names(self) -> List[str]:
+        return [name for group in self.param_groups for name in group["param_names"]]
 
     def _layers(self, joined: set) -> List[_core.Layer]:
         for group in self.param_groups:
@@ -161,11 +164,11 @@ class Gluon(torch.optim.Optimizer):
     def _make_core(self, joined: set) -> _core.Optimizer:
         """A core for the trainable parameters and those named in `joined`, frozen or not."""
         with all_or_none(self._collective, "when creating the optimizer"):
-            core = _core.Optimizer(
-                self._layers(joined), self.geometry, collective=self._collective, warn=_warn, **self._options
-            )
+            layers = self._layers(joined)
+            geometry = self._rules_for(layers)
+            core = _core.Optimizer(layers, geometry, collective=self._collective, warn=_warn, **self._options)
         if self._collective is not None:
-            check_layers(self._collective, core.layers, {"geometry": self.geometry, **self._options})
+            check_layers(self._collective, layers, {"geometry": geometry, **self._options})
         return core
 
     def _install(self, core: _core.Optimizer) -> None:
@@ -239,7 +242,10 @@ class Gluon(torch.optim.Optimizer):
     @property
     def geometry(self) -> _core.Geometry:
         """The rules in use, including those of groups."""
-        return geometry_of_groups(self._base, self.param_groups)
+        return self._rules_for(self._core.layers)
+
+    def _rules_for(self, layers: List[_core.Layer]) -> _core.Geometry:
+        return without_frozen(geometry_of_groups(self._base, self.param_groups), self._names(), layers)
 
     @property
     def steps_taken(self) -> int:

@@ -119,6 +119,19 @@ def role_of(
     return by_module.get(name) or _core.infer_role(name, list(parameter.shape))
 
 
+def without_frozen(geometry: _core.Geometry, names: Iterable[str], layers: List[_core.Layer]) -> _core.Geometry:
+    """`geometry` without the rules whose pattern matches some of the parameters' names, but none of the layers."""
+    frozen = set(names) - {layer.name for layer in layers}
+
+    def is_for_frozen(rule: Mapping[str, Any]) -> bool:
+        pattern = rule.get("pattern", "*")
+        matched = any(_core.glob_match(pattern, layer.name) for layer in layers)
+        return not matched and any(_core.glob_match(pattern, name) for name in frozen)
+
+    rules = [rule for rule in geometry.rules if not is_for_frozen(rule)] if frozen and layers else []
+    return _core.Geometry(rules, geometry.momentum) if rules else geometry
+
+
 def geometry_of_groups(geometry: _core.Geometry, groups: List[Dict[str, Any]]) -> _core.Geometry:
     """`geometry`, preceded by rules for groups that set "norm", "radius", "weight_decay", ... for their layers."""
     rules = []

@@ -29,6 +29,7 @@ def matrix():
         (dict(geometry=[{"role": "body"}]), "role: unknown name 'body'"),
         (dict(geometry=[{"role": "conv"}]), "no rule for layer 'w'"),
         (dict(geometry=[{"norm": "nuclear"}]), "nuclear"),
+        (dict(geometry=[{"pattern": "v*"}, {}]), "the pattern 'v\\*' of a rule matches no layer"),
         (dict(geometry=[{}], radius={"hidden": 1}), "only for presets"),
         (dict(roles={"x": "head"}), "no parameter matches 'x'"),
         (dict(roles={"w": "tail"}), "role: unknown name 'tail'"),

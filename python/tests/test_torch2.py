@@ -107,7 +107,7 @@ def test_wait_reports_a_bad_gradient():
 
 @needs_torch(2, 0)
 @needs_kernels
-def test_a_step_inside_a_capture_is_refused():
+def test_step_inside_a_capture_is_rejected():
     layers = hidden_layers()
     optimizer = gluon.Gluon(layers)
     optimizer.step()

@@ -213,6 +213,16 @@ def test_frozen_parameters_stay_until_unfrozen(model):
     assert same_bits(model, other)
 
 
+def test_rule_of_a_frozen_parameter_applies_when_it_is_unfrozen(model):
+    model.embed.weight.requires_grad_(False)
+    rule = {"pattern": "embed.*", "norm": "max_entry", "radius": 0.5}
+    optimizer = gluon.Gluon(model.named_parameters(), preset="unscion", geometry=[rule])
+    train(model, optimizer, 1)
+    model.embed.weight.requires_grad_(True)
+    train(model, optimizer, 1)
+    assert optimizer.effective_radii()["embed.weight"] == pytest.approx(0.5)
+
+
 def test_parameters_frozen_later_are_skipped_with_one_warning(model):
     optimizer = gluon.Gluon(model.named_parameters())
     train(model, optimizer, 1)
