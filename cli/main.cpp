@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/out_of_memory.h"
 #include "cli/ranks.h"
 #include "cli/whole_numbers.h"
 #include "gluon/core/check.h"
+#include "gluon/core/openmp_spinning.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
 
@@ -52,7 +54,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "CPU threads")
       ->capture_default_str()
       ->check(CLI::Range(1, kMaxThreads));
-  app.parse_complete_callback([&] { at::set_num_threads(threads); });
+  std::optional<gluon::SpinningLimit> spinning;
+  app.parse_complete_callback([&] {
+    at::set_num_threads(threads);
+    spinning.emplace(threads);
+  });
   gluon::cli::add_train(app);
   gluon::cli::add_sweep(app);
   gluon::cli::add_tune(app);

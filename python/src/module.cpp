@@ -1,5 +1,8 @@
+#include <ATen/Parallel.h>
+
 #include "bindings.h"
 #include "gluon/core/check.h"
+#include "gluon/core/openmp_spinning.h"
 #include "gluon/update/optimizer.h"
 #include "gluon/version.h"
 
@@ -17,6 +20,9 @@ PYBIND11_MODULE(_core, module) {
   });
   py::register_exception<NonFiniteGradient>(module, "NonFiniteGradient", PyExc_ValueError);
   module.attr("__version__") = kVersion;
+
+  // Never destroyed: threads cannot be joined while the interpreter exits.
+  [[maybe_unused]] static const auto* const spinning = new SpinningLimit(at::get_num_threads());
 
   bind_geometry(module);
   bind_lmo(module);

@@ -1,0 +1,100 @@
+#include "gluon/core/openmp_spinning.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace gluon {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kInterval{100};
+// Shares of an interval that all threads together wait for a core: about half beside one busy process, next to nothing
+// on an idle machine. Between the two values nothing changes.
+constexpr double kContended = 0.15, kQuiet = 0.03;
+constexpr int kQuietIntervals = 10;
+
+}  // namespace
+
+std::optional<nanoseconds> time_without_core() {
+  std::error_code error;
+  std::int64_t total = 0;
+  bool known = false;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::int64_t running = 0, waiting = 0;
+    std::ifstream file(task.path() / "schedstat");  // absent if the thread has just ended
+    if (file >> running >> waiting) {
+      total += waiting;
+      known = true;
+    }
+  }
+  return known ? std::optional(nanoseconds(total)) : std::nullopt;
+}
+
+// The team belongs to a thread of its own and goes with it.
+BriefSpinning::BriefSpinning(int threads) {
+  const int team = std::max(2, omp_get_num_procs() - threads + 2);
+  owner_ = std::thread([this, team] {
+    std::atomic<int> started = 0;  // an empty region would be optimised away
+#pragma omp parallel num_threads(team)
+    ++started;
+    std::unique_lock lock(mutex_);
+    spawned_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return finished_; });
+  });
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return spawned_; });
+}
+
+BriefSpinning::~BriefSpinning() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+  }
+  changed_.notify_all();
+  owner_.join();
+}
+
+SpinningLimit::SpinningLimit(int threads) {
+  const bool user_decides =
+      std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr;
+  if (threads > 1 && !user_decides && time_without_core())
+    watcher_ = std::thread([this, threads] { watch(threads); });
+}
+
+SpinningLimit::~SpinningLimit() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void SpinningLimit::watch(int threads) {
+  std::optional<BriefSpinning> brief;
+  int quiet_intervals = 0;
+  auto before = time_without_core().value_or(nanoseconds(0));
+  auto start = steady_clock::now();
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kInterval, [this] { return finished_; })) {
+    const auto waited = time_without_core().value_or(before);
+    const auto now = steady_clock::now();
+    const double share = std::chrono::duration<double>(waited - before) / (now - start);
+    before = waited;
+    start = now;
+    quiet_intervals = share < kQuiet ? quiet_intervals + 1 : 0;
+    if (share > kContended && !brief) brief.emplace(threads);
+    if (quiet_intervals >= kQuietIntervals) brief.reset();
+  }
+}
+
+}  // namespace gluon
