@@ -8,16 +8,17 @@ GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),AUTO,OFF)
 PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
 PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
 
-.PHONY: help setup browser configure build demo test python bench bench-eager format clean
+.PHONY: help setup test-setup configure build demo test lint python bench bench-eager format clean
 
 help:
-	@echo "make build | demo | test | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
+	@echo "make build | demo | test | lint | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
 
 setup:
 	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
-browser:
-	@scripts/setup.sh --browser
+# All packages of make test at once. Chromium has to be there before configuring, which looks for it.
+test-setup:
+	@scripts/setup.sh --browser --lint $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
 configure: setup
@@ -36,9 +37,12 @@ demo: configure
 	@$(BUILD_DIR)/examples/quickstart
 	@$(BUILD_DIR)/gluon train --steps 400 --sample 300
 
-# Chromium, which only tests need, comes first: configuring looks for it.
-test: browser build
+test: test-setup lint build
 	@ctest --preset $(PRESET) -j $(JOBS)
+
+lint:
+	@scripts/setup.sh --lint
+	@scripts/lint.sh
 
 # The package where it was built; pip install . puts it beside the other packages.
 python: GLUON_PYTHON = ON

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, test and run Gluon on Debian 12, and says what it does. Names of further
-# packages may follow: scripts/setup.sh clang-format
+# Installs what is missing to build, test and run Gluon on Debian 12, and says what it does.
 #
-# --browser also installs Chromium, for the tests of the report's page.
+#   scripts/setup.sh [--browser] [--lint] [PACKAGE]...
 #
-# The page is bundled from npm packages at build time. Where they, node or Chromium cannot be had, setup says so and
+# --browser adds Chromium, for the tests of the report's page; --lint adds the programs that scripts/lint.sh runs.
+#
+# The page is bundled from npm packages at build time. If they, node or Chromium cannot be installed, setup says so and
 # goes on: the program is then built without the page, or its browser tests are skipped.
 set -euo pipefail
 
@@ -15,15 +16,19 @@ packages=(
   libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev libcpp-httplib-dev pkg-config
   libgtest-dev
 )
-# For the page. Commands count, not packages: node and Chromium may have come from elsewhere.
+# Commands count, not packages: node, Chromium and the linters may have come from elsewhere.
 optional=()
 command -v node >/dev/null && command -v npm >/dev/null || optional+=(nodejs npm)
 for argument in "$@"; do
-  if [ "$argument" != --browser ]; then
-    packages+=("$argument")
-  elif ! command -v chromium >/dev/null; then
-    optional+=(chromium fonts-dejavu-core)
-  fi
+  case $argument in
+    --browser) command -v chromium >/dev/null || optional+=(chromium fonts-dejavu-core) ;;
+    --lint)
+      for linter in clang-format clang-tidy cppcheck shellcheck pyflakes3; do
+        command -v "$linter" >/dev/null || packages+=("$linter")
+      done
+      ;;
+    *) packages+=("$argument") ;;
+  esac
 done
 
 apt_install() {
@@ -74,6 +79,13 @@ if [ "${GLUON_SKIP_SETUP:-0}" = 1 ]; then
   exit 0
 fi
 
-[ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
-[ ${#optional[@]} -eq 0 ] || apt_install "${optional[@]}" || echo "setup: going on without ${optional[*]}"
+# All in one call, which is faster; what is optional must not keep the rest from being installed.
+if [ ${#optional[@]} -gt 0 ]; then
+  if ! apt_install "${missing[@]}" "${optional[@]}"; then
+    [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
+    echo "setup: going on without ${optional[*]}"
+  fi
+elif [ ${#missing[@]} -gt 0 ]; then
+  apt_install "${missing[@]}"
+fi
 install_page_packages

@@ -58,9 +58,8 @@ Cut parse_cut(std::string_view split, const MatrixShape& shape, const std::strin
   GLUON_CHECK(rows || rule.starts_with("columns:"), what,
               ": allowed are qkv, rows:PARTS, rows:SIZE,SIZE,..., columns:PARTS, columns:SIZE,SIZE,...");
   std::vector<int64_t> lengths;
-  for (const auto& size : parse_spec(join("split(", rule.substr(rule.find(':') + 1), ")"), what).arguments) {
-    lengths.push_back(parse_integer(size, what));
-  }
+  const Spec sizes = parse_spec(join("split(", rule.substr(rule.find(':') + 1), ")"), what);
+  for (const auto& size : sizes.arguments) lengths.push_back(parse_integer(size, what));
   const int64_t extent = rows ? shape.rows : shape.cols;
   const std::string_view axis = rows ? "rows" : "columns";
   if (lengths.size() == 1) {

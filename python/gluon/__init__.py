@@ -13,7 +13,9 @@ hidden  scaled(sqrt(n/m),spectral)   0.05         2            48
 <BLANKLINE>
 """
 
-import torch as _torch  # before _core, which needs its libraries
+import importlib as _importlib
+
+_importlib.import_module("torch")  # before _core, which needs its libraries
 
 from . import norms, theory
 from ._core import Geometry, NonFiniteGradient, RankLost, __version__, default_orthogonalizer, preset

@@ -6,7 +6,7 @@ failed=0
 passed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$work"
+cd "$work" || exit 1
 
 # expect CODE TEXT ARGUMENTS...: the exit code, and a text somewhere in the output.
 expect() {
@@ -240,7 +240,7 @@ printf 'x' >"$work/run/checkpoint/latest"
 for file in "$work"/run/checkpoint/*.safetensors; do printf 'garbage' >"$file"; done
 expect 2 "checkpoint" eval "$work/run"
 
-two=(--L0 2,1 --L1 1,2 --delta0 3)
+two=(--L0 "2,1" --L1 "1,2" --delta0 3)
 expect 0 "K = 96 for eps = 0.5" theory --theorem 1 "${two[@]}" --eps 0.5
 expect 0 "K = ceil(2 Delta0 sum(L0) / eps^2 + 2 Delta0 max(L1) / eps)" theory --theorem 1 "${two[@]}" --eps 0.5
 expect 0 "smooth(1,2)" theory --theorem 1 "${two[@]}" --eps 0.5

@@ -22,7 +22,7 @@ check() {
   else
     failed=$((failed + 1))
     printf 'FAILED: %s\n' "$what"
-    # shellcheck disable=SC2012 # names of our own
+    # shellcheck disable=SC2012,SC2046 # names of our own
     tail -n 3 $(ls -t ./*.txt | head -n 3)
   fi
 }
@@ -50,8 +50,8 @@ start() {
 
 # saved RUN: it has a checkpoint within 60 s; not when nothing runs any more.
 saved() {
-  local i running
-  for i in $(seq 600); do
+  local running
+  for _ in $(seq 600); do
     running=$(jobs -pr)
     compgen -G "$1/checkpoint/step-????????.safetensors" >/dev/null && return 0
     [ -n "$running" ] || return 1
@@ -62,8 +62,8 @@ saved() {
 
 # ended PROCESS CODE SECONDS: it ends by itself, so soon, with that code.
 ended() {
-  local i status=0 why=""
-  for i in $(seq $((10 * $3))); do
+  local status=0 why=""
+  for _ in $(seq $((10 * $3))); do
     kill -0 "$1" 2>/dev/null || break
     sleep 0.1
   done
