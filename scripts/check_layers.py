@@ -34,10 +34,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
 
 def folder_of(path):
-    """The longest folder of the order that holds `path`, or None."""
-    for folder in [path, *Path(path).parents]:
-        if str(folder) in LEVELS:
-            return str(folder)
+    """The longest folder of the order that holds `path`, or None. "gluon" is that of gluon.h alone."""
+    for folder in map(str, Path(path).parents):
+        if folder in LEVELS and (folder != "gluon" or Path(path).parent == Path("gluon")):
+            return folder
     return None
 
 
@@ -47,15 +47,15 @@ def includes_of(root):
     for path in sorted(path for top in tops for path in (root / top).rglob("*") if path.suffix in SUFFIXES):
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             match = INCLUDE.match(line)
-            if match and folder_of(match[1]):
+            if match and match[1].split("/")[0] in tops:
                 yield str(path.relative_to(root)), number, match[1]
 
 
 def upward_edges(includes):
     for file, number, target in includes:
         here, there = folder_of(file), folder_of(target)
-        if here is None:
-            yield f"{file}:{number}: the folder of this file has no place in the order"
+        if here is None or there is None:
+            yield f"{file}:{number}: the folder of {target if here else file} has no place in the order"
         elif here != there and LEVELS[there] >= LEVELS[here]:
             yield f"{file}:{number}: {here} includes {target}, but {there} is not below it"
 

@@ -22,6 +22,7 @@ def run_with(file, line):
         for top in ("gluon", "lab", "cli", "benchmarks"):
             shutil.copytree(ROOT / top, Path(folder) / top)
         target = Path(folder) / file
+        target.parent.mkdir(exist_ok=True)
         target.write_text(line + "\n" + (target.read_text() if target.exists() else ""))
         return run(folder)
 

@@ -37,16 +37,17 @@ class StepObserver {
  public:
   virtual ~StepObserver() = default;
 
-  /// Once per step k, before anything moves: the layers hold X_k and its gradients.
+  /// Called once per step k, before anything moves: the layers hold X_k and its gradients.
   virtual void before_step(int64_t step) { (void)step; }
 
-  /// Whether it wants step k's batches. Telling costs time: what a fast path did not make is made for the observer.
+  /// Whether after_step() is to be called in step k. True costs time: the GPU's fused step keeps no directions, so they
+  /// are computed once more.
   virtual bool watches(int64_t step) const {
     (void)step;
     return true;
   }
 
-  /// For every batch of layers, once its parameters have moved, in the steps it watches.
+  /// Called for every batch of layers after its parameters have moved, in the steps this observer watches.
   virtual void after_step(const BatchStep& batch) = 0;
 };
 

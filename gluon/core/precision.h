@@ -1,4 +1,4 @@
-// In which precision a tensor is computed with: float64 in itself, everything narrower in float32.
+// The precision of computations: float64 tensors in float64, all narrower ones in float32.
 
 #pragma once
 

@@ -23,7 +23,7 @@ struct Spec {
 /// object in errors. Throws InputError on unbalanced parentheses or an empty name.
 Spec parse_spec(std::string_view text, std::string_view what);
 
-/// The whole of `text` as a number. Throws InputError that says where it stood.
+/// The whole of `text` as a number; `what` says in errors where it was found. Throws InputError.
 double parse_number(std::string_view text, std::string_view what);
 int64_t parse_integer(std::string_view text, std::string_view what);
 

@@ -50,7 +50,7 @@ class SmoothRadius : public RadiusRule {
     GLUON_CHECK(zeta >= 0 && zeta < 1, "relative_noise radius: zeta must be in [0, 1), got ", zeta);
   }
   at::Tensor radius(const BatchStep& batch) const override {
-    // (1-z) / (L0 / |g|* + (1+z) L1): finite for every |g|*, an overflown one included. A zero gradient stays.
+    // (1-z) / (L0 / |g|* + (1+z) L1): finite for every |g|*, also where it overflows. A zero gradient gives 0.
     const at::Tensor dual = batch.momentum_dual_norm();
     return (1 - zeta_) / (l0_ / dual + (1 + zeta_) * l1_).masked_fill_(dual == 0, INFINITY);
   }
