@@ -1,10 +1,5 @@
-// Times the half precision products beside cuBLASLt's and the orthogonalization of two models' hidden matrices, as a
-// program of its own (needs a Hopper GPU).
-//
-//   nvcc -std=c++20 -O3 -gencode arch=compute_90a,code=sm_90a -I. tests/kernels/orthogonalize_bench.cu
-//        gluon/kernels/cuda/symmetric_product.cu gluon/kernels/cuda/orthogonalize.cu
-//        gluon/lmo/orthogonalize/coefficients.cpp -lcublasLt -lcublas -o orthogonalize_bench
-//   ./orthogonalize_bench [models|products]     default: both; about 3 and 15 seconds
+// orthogonalize_bench [models|products]: the time of the half precision products beside cuBLASLt's, and of the
+// orthogonalization of two models' hidden matrices; both without an argument, about 15 and 3 seconds.
 //
 // Medians of CUDA graph replays on random data. TFLOP/s count the full product (2 m n k), also where half is computed.
 // cuBLASLt: the fastest of its eight first suggestions, D = alpha A B + beta C without copies.
@@ -17,13 +12,12 @@
 #include <string_view>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "tests/kernels/orthogonalize_support.cuh"
+#include "tests/kernels/orthogonalize_reference.h"
 
+namespace gluon::kernel_check {
 namespace {
 
-using namespace gluon;
 using namespace gluon::cuda;
-using support::Buffer;
 
 cublasLtHandle_t lt;
 cudaStream_t stream;
@@ -50,26 +44,26 @@ double time_graph(const std::function<void()>& run, int replays = 15, int inner 
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   run();
-  CUDA_OK(cudaStreamSynchronize(stream));
-  CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  require(cudaStreamSynchronize(stream));
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   for (int i = 0; i < inner; ++i) run();
-  CUDA_OK(cudaStreamEndCapture(stream, &graph));
-  CUDA_OK(cudaGraphInstantiate(&executable, graph, 0));
+  require(cudaStreamEndCapture(stream, &graph));
+  require(cudaGraphInstantiate(&executable, graph, 0));
   cudaEvent_t begin, end;
-  CUDA_OK(cudaEventCreate(&begin));
-  CUDA_OK(cudaEventCreate(&end));
+  require(cudaEventCreate(&begin));
+  require(cudaEventCreate(&end));
   std::vector<double> times;
   for (int i = 0; i < replays + 3; ++i) {
-    CUDA_OK(cudaEventRecord(begin, stream));
-    CUDA_OK(cudaGraphLaunch(executable, stream));
-    CUDA_OK(cudaEventRecord(end, stream));
-    CUDA_OK(cudaEventSynchronize(end));
+    require(cudaEventRecord(begin, stream));
+    require(cudaGraphLaunch(executable, stream));
+    require(cudaEventRecord(end, stream));
+    require(cudaEventSynchronize(end));
     float milliseconds;
-    CUDA_OK(cudaEventElapsedTime(&milliseconds, begin, end));
+    require(cudaEventElapsedTime(&milliseconds, begin, end));
     if (i >= 3) times.push_back(1000.0 * milliseconds / inner);
   }
-  CUDA_OK(cudaGraphExecDestroy(executable));
-  CUDA_OK(cudaGraphDestroy(graph));
+  require(cudaGraphExecDestroy(executable));
+  require(cudaGraphDestroy(graph));
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -78,38 +72,38 @@ double time_graph(const std::function<void()>& run, int replays = 15, int inner 
 double time_cublaslt(int count, int m, int n, int k, const __half* a, const __half* b, bool transpose_b,
                      const __half* d, __half* c) {
   cublasLtMatmulDesc_t operation;
-  CUBLAS_OK(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  require(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   const cublasOperation_t op = transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-  CUBLAS_OK(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &op, sizeof(op)));
+  require(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &op, sizeof(op)));
   const auto layout = [&](int rows, int columns) {  // of a row-major matrix, seen by columns
     cublasLtMatrixLayout_t result;
     const int64_t stride = int64_t(rows) * columns;
-    CUBLAS_OK(cublasLtMatrixLayoutCreate(&result, CUDA_R_16F, columns, rows, columns));
-    CUBLAS_OK(
+    require(cublasLtMatrixLayoutCreate(&result, CUDA_R_16F, columns, rows, columns));
+    require(
         cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
-    CUBLAS_OK(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                               sizeof(stride)));
+    require(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+                                             sizeof(stride)));
     return result;
   };
   const cublasLtMatrixLayout_t layout_a = layout(m, k), layout_b = transpose_b ? layout(n, k) : layout(k, n);
   const cublasLtMatrixLayout_t layout_c = layout(m, n);
   cublasLtMatmulPreference_t preference;
   const size_t workspace_bytes = size_t(64) << 20;
-  static Buffer<char> workspace(static_cast<int64_t>(workspace_bytes));
-  CUBLAS_OK(cublasLtMatmulPreferenceCreate(&preference));
-  CUBLAS_OK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                 &workspace_bytes, sizeof(workspace_bytes)));
+  static Array<char> workspace(static_cast<int64_t>(workspace_bytes));
+  require(cublasLtMatmulPreferenceCreate(&preference));
+  require(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &workspace_bytes, sizeof(workspace_bytes)));
   cublasLtMatmulHeuristicResult_t found[8];
   int count_found = 0;
-  CUBLAS_OK(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference,
-                                           8, found, &count_found));
+  require(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference, 8,
+                                         found, &count_found));
   const float alpha = 0.05f, beta = d == nullptr ? 0.0f : 0.5f;
   double best = INFINITY;
   for (int i = 0; i < count_found; ++i) {
     const auto run = [&] {
-      CUBLAS_OK(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d,
-                               layout_c, c, layout_c, &found[i].algo, workspace.get(), workspace_bytes,
-                               stream));
+      require(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d,
+                             layout_c, c, layout_c, &found[i].algo, workspace.data(), workspace_bytes,
+                             stream));
     };
     best = std::min(best, time_graph(run, 5));
   }
@@ -118,16 +112,16 @@ double time_cublaslt(int count, int m, int n, int k, const __half* a, const __ha
 
 void bench_products(int count, int m, int n) {
   const int64_t size = int64_t(count) * m * n, square = int64_t(count) * m * m;
-  Buffer<__half> x(size), y(size), r(square), p(square);
-  Buffer<int> progress(count + 1);
-  fill_random<<<1024, 256, 0, stream>>>(x.get(), nullptr, size, 1 / std::sqrt(float(n)), 1);
-  const HalfStack xs{x.get(), n, int64_t(m) * n}, ys{y.get(), n, int64_t(m) * n};
-  const HalfStack rs{r.get(), m, int64_t(m) * m}, ps{p.get(), m, int64_t(m) * m};
+  Array<__half> x(size), y(size), r(square), p(square);
+  Array<int> progress(count + 1);
+  fill_random<<<1024, 256, 0, stream>>>(x.data(), nullptr, size, 1 / std::sqrt(float(n)), 1);
+  const HalfStack xs{x.data(), n, int64_t(m) * n}, ys{y.data(), n, int64_t(m) * n};
+  const HalfStack rs{r.data(), m, int64_t(m) * m}, ps{p.data(), m, int64_t(m) * m};
   const auto ours = [&](Product product) {
     product.count = count;
     product.rows = m;
     product.columns = n;
-    return time_graph([&] { CUDA_OK(launch_products(&product, 1, progress.get(), stream)); });
+    return time_graph([&] { require(launch_products(&product, 1, progress.data(), stream)); });
   };
   const auto line = [&](const char* what, double flops, double us, double lt_us) {
     std::printf("%-16s %3d x %4d x %4d  %9.1f us %5.0f TFLOP/s | cuBLASLt %9.1f us %5.0f | %.2fx\n", what,
@@ -136,20 +130,22 @@ void bench_products(int count, int m, int n) {
   const double small = 2.0 * square * m, large = 2.0 * square * n;
   // The first call leaves R for the next ones.
   const double gram = ours({.kind = ProductKind::kRowGram, .a = xs, .c = rs});
-  line("X X^T", large, gram, time_cublaslt(count, m, m, n, x.get(), x.get(), true, nullptr, r.get()));
+  line("X X^T", large, gram, time_cublaslt(count, m, m, n, x.data(), x.data(), true, nullptr, r.data()));
   const double step = ours(
       {.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f, .beta = -1.5f});
-  line("b R + c R R", small, step, time_cublaslt(count, m, m, m, r.get(), r.get(), false, r.get(), p.get()));
+  line("b R + c R R", small, step,
+       time_cublaslt(count, m, m, m, r.data(), r.data(), false, r.data(), p.data()));
   const double left = ours({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
-  line("a X + P X", large, left, time_cublaslt(count, m, n, m, p.get(), x.get(), false, x.get(), y.get()));
+  line("a X + P X", large, left,
+       time_cublaslt(count, m, n, m, p.data(), x.data(), false, x.data(), y.data()));
   if (n == m) return;
   // The same memory as tall matrices (n, m).
-  const HalfStack xt{x.get(), m, int64_t(m) * n}, yt{y.get(), m, int64_t(m) * n};
+  const HalfStack xt{x.data(), m, int64_t(m) * n}, yt{y.data(), m, int64_t(m) * n};
   const auto tall = [&](Product product) {
     product.count = count;
     product.rows = n;
     product.columns = m;
-    return time_graph([&] { CUDA_OK(launch_products(&product, 1, progress.get(), stream)); });
+    return time_graph([&] { require(launch_products(&product, 1, progress.data(), stream)); });
   };
   line("X^T X", large, tall({.kind = ProductKind::kColumnGram, .a = xt, .c = rs}), NAN);
   line("a X + X P", large, tall({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}),
@@ -164,32 +160,32 @@ void bench_orthogonalizer(const char* name, const std::vector<Shape>& shapes, Or
                           ElementType type, int steps = 4) {
   const auto rows = polar_express_coefficients({.steps = steps, .lower = steps <= 4 ? 5e-3 : 1e-3});
   const OrthogonalizeOptions options{.coefficients = rows.data(), .steps = steps, .form = form};
-  std::vector<std::unique_ptr<Buffer<__half>>> halves;
-  std::vector<std::unique_ptr<Buffer<float>>> floats;
+  std::vector<std::unique_ptr<Array<__half>>> halves;
+  std::vector<std::unique_ptr<Array<float>>> floats;
   std::vector<OrthogonalizeStack> stacks;
   for (const Shape& shape : shapes) {
     const int64_t matrix = int64_t(shape.rows) * shape.columns, size = matrix * shape.count;
     const bool half = type == ElementType::kFloat16;
-    halves.push_back(std::make_unique<Buffer<__half>>(half ? size : 8));
-    floats.push_back(std::make_unique<Buffer<float>>(half ? 8 : size));
-    halves.push_back(std::make_unique<Buffer<__half>>(size));
-    __half* input = halves[halves.size() - 2]->get();
-    fill_random<<<1024, 256, 0, stream>>>(half ? input : nullptr, half ? nullptr : floats.back()->get(), size,
-                                          1 / std::sqrt(float(std::max(shape.rows, shape.columns))), 7);
+    halves.push_back(std::make_unique<Array<__half>>(half ? size : 8));
+    floats.push_back(std::make_unique<Array<float>>(half ? 8 : size));
+    halves.push_back(std::make_unique<Array<__half>>(size));
+    __half* input = halves[halves.size() - 2]->data();
+    fill_random<<<1024, 256, 0, stream>>>(half ? input : nullptr, half ? nullptr : floats.back()->data(),
+                                          size, 1 / std::sqrt(float(std::max(shape.rows, shape.columns))), 7);
     stacks.push_back({shape.count,
                       shape.rows,
                       shape.columns,
-                      half ? static_cast<void*>(input) : floats.back()->get(),
+                      half ? static_cast<void*>(input) : floats.back()->data(),
                       type,
                       shape.columns,
                       matrix,
-                      {halves.back()->get(), shape.columns, matrix}});
+                      {halves.back()->data(), shape.columns, matrix}});
   }
   const int count = int(stacks.size());
   const size_t bytes = orthogonalize_workspace(stacks.data(), count, options);
-  Buffer<char> workspace(static_cast<int64_t>(bytes));
+  Array<char> workspace(static_cast<int64_t>(bytes));
   const double us = time_graph(
-      [&] { CUDA_OK(orthogonalize(stacks.data(), count, options, workspace.get(), bytes, stream)); }, 15, 1);
+      [&] { require(orthogonalize(stacks.data(), count, options, workspace.data(), bytes, stream)); }, 15, 1);
   double flops = 0;
   for (const Shape& shape : shapes) {
     const double k = std::min(shape.rows, shape.columns), l = std::max(shape.rows, shape.columns);
@@ -220,12 +216,14 @@ void bench_models() {
 }
 
 }  // namespace
+}  // namespace gluon::kernel_check
 
-int main(int argc, char** argv) {
-  const std::string_view part = argc > 1 ? argv[1] : "";
+int main(int count, char** arguments) {
+  using namespace gluon::kernel_check;
+  const std::string_view part = count > 1 ? arguments[1] : "";
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  CUDA_OK(cudaStreamCreate(&stream));
-  CUBLAS_OK(cublasLtCreate(&lt));
+  require(cudaStreamCreate(&stream));
+  require(cublasLtCreate(&lt));
   if (part != "products") bench_models();
   if (part == "models") return 0;
   bench_products(48, 768, 768);

@@ -1,40 +1,33 @@
-// Checks the half precision products and the orthogonalizer against float64, as a program of its own (no test
-// framework, no LibTorch; needs a Hopper GPU). Exit status 1 if anything is off.
+// orthogonalize_check [small]: the half precision products and the orthogonalizer against float64.
 //
 // Products: relative error below 6e-4 (rounding the result to fp16 gives 2.1e-4). Orthogonalizer: close to the same
 // polynomials in float64, and no farther from the exact polar factor than five steps of Polar Express in bf16.
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "tests/kernels/orthogonalize_support.cuh"
+#include "tests/kernels/kernel_check.h"
+#include "tests/kernels/orthogonalize_reference.h"
+
+namespace gluon::kernel_check {
+
+void check_targets();  // orthogonalize_check_targets.cu
 
 namespace {
 
-using namespace gluon;
 using namespace gluon::cuda;
-using support::Buffer;
 using Form = OrthogonalizeOptions::Form;
 
-cublasHandle_t handle;
-int failures = 0;
-bool small =
-    false;  // for compute-sanitizer: small matrices, and nothing beside bf16, whose cuBLAS it does not bear
-
-void expect(bool condition, const char* what) {
-  if (condition) return;
-  std::printf("  FAILED: %s\n", what);
-  ++failures;
-}
+// For compute-sanitizer: small matrices, and no reference in bf16, whose cuBLAS kernels it cannot run.
+bool small = false;
 
 // A random half precision stack with some room after each row, filled with NaN there, and its entries in float64.
 struct Stack {
   int count, m, n;
   int64_t stride;
-  Buffer<__half> half;
-  Buffer<double> dense;
+  Array<__half> half;
+  Array<double> dense;
 
   Stack(int count, int m, int n, unsigned seed, bool symmetric, int64_t room = 8)
       : count(count),
@@ -43,7 +36,7 @@ struct Stack {
         stride((n + 7) / 8 * 8 + room),
         half(count * m * stride),
         dense(int64_t(count) * m * n) {
-    const std::vector<double> values = support::gaussian(int64_t(count) * m * n, seed);
+    const std::vector<double> values = gaussian(int64_t(count) * m * n, seed);
     std::vector<__half> entries(half.size(), __float2half(NAN));
     std::vector<double> rounded(values.size());
     for (int c = 0; c < count; ++c) {
@@ -56,10 +49,10 @@ struct Stack {
         }
       }
     }
-    half.upload(entries);
-    dense.upload(rounded);
+    half.set(entries);
+    dense.set(rounded);
   }
-  HalfStack view() const { return {half.get(), stride, stride * m}; }
+  HalfStack view() const { return {half.data(), stride, stride * m}; }
 };
 
 const char* name_of(ProductKind kind) {
@@ -81,8 +74,8 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
                                           : Stack(1, 8, 8, 5, false);
   Stack copy(square ? count : 1, square ? m : 8, square ? m : 8, 2, true);
   Stack c(count, rows, columns, 6, false), d(count, rows, columns, 7, symmetric);
-  Buffer<float> squares(int64_t(count) * product_partials(rows));
-  squares.fill(0xff);
+  Array<float> squares(int64_t(count) * product_partials(rows));
+  squares.poison();
 
   const int depth = row ? n : column ? m : kind == ProductKind::kRight ? n : m;
   Product product;
@@ -97,25 +90,25 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   if (addends > 0) product.d = d.view(), product.beta = -0.5f;
   if (addends > 1 && symmetric) product.identity = 2;
   const bool sums = (row || column) && product.identity == 0;
-  if (sums) product.squares = squares.get();
-  Buffer<int> progress(product_progress(&product, 1));
-  c.half.fill(0xff);  // NaN everywhere: an entry that is not written fails
-  CUDA_OK(launch_products(&product, 1, progress.get(), nullptr));
-  const std::vector<__half> first = c.half.download();
-  CUDA_OK(launch_products(&product, 1, progress.get(), nullptr));
-  const std::vector<__half> second = c.half.download();
+  if (sums) product.squares = squares.data();
+  Array<int> progress(product_progress(&product, 1));
+  c.half.poison();  // NaN everywhere: an entry that is not written fails
+  require(launch_products(&product, 1, progress.data(), nullptr));
+  const std::vector<__half> first = c.half.get();
+  require(launch_products(&product, 1, progress.data(), nullptr));
+  const std::vector<__half> second = c.half.get();
 
-  Buffer<double> reference(int64_t(count) * rows * columns);
-  const double* right = row || column || square ? a.dense.get() : b.dense.get();
-  support::multiply(handle, count, rows, columns, depth, product.alpha, a.dense.get(), column, right, row, 0,
-                    reference.get());
-  std::vector<double> expected = reference.download();
-  const std::vector<double> d_host = d.dense.download();
+  Array<double> reference(int64_t(count) * rows * columns);
+  const double* right = row || column || square ? a.dense.data() : b.dense.data();
+  multiply(count, rows, columns, depth, product.alpha, a.dense.data(), column, right, row, 0,
+           reference.data());
+  std::vector<double> expected = reference.get();
+  const std::vector<double> d_host = d.dense.get();
   for (size_t i = 0; i < expected.size(); ++i) expected[i] += product.beta * d_host[i];
   for (int64_t i = 0; i < int64_t(count) * rows; ++i)
     expected[i * columns + (symmetric ? i % rows : 0)] += product.identity;
-  const std::vector<double> result = support::gather(first, count, rows, columns, c.stride);
-  const double error = support::relative_error(result, expected);
+  const std::vector<double> result = gather(first, count, rows, columns, c.stride);
+  const double error = relative_error(result, expected);
 
   bool padding = true, mirrored = true;
   for (int64_t i = 0; i < int64_t(count) * rows; ++i) {
@@ -130,7 +123,7 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   }
   double square_error = 0;
   if (sums) {
-    const std::vector<float> partial = squares.download();
+    const std::vector<float> partial = squares.get();
     for (int i = 0; i < count; ++i) {
       double sum = 0, wanted = 0;
       const int64_t partials = product_partials(rows), size = int64_t(rows) * rows;
@@ -144,83 +137,74 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   expect(error < 6e-4, "product is close to float64");
   expect(padding, "nothing is written beside the matrix");
   expect(mirrored, "both triangles hold the same bits");
-  expect(std::memcmp(first.data(), second.data(), first.size() * sizeof(__half)) == 0,
-         "two runs give the same bits");
+  expect(same_bits(first, second), "two runs give the same bits");
   expect(!(square_error > 1e-4), "partial sums add up to |C|^2");
 }
 
-struct Outcome {
-  std::vector<double> result;
-  bool repeats;
-};
-
-Outcome run_ours(const std::vector<double>& x, int count, int m, int n, const std::vector<Quintic>& rows,
-                 OrthogonalizeOptions::Form form, bool half_input) {
+std::vector<double> run_ours(const std::vector<double>& x, int count, int m, int n,
+                             const std::vector<Quintic>& rows, OrthogonalizeOptions::Form form,
+                             bool half_input) {
   const int64_t stride = (n + 7) / 8 * 8;
-  Buffer<__half> output(count * m * stride), input(count * m * stride);
+  Array<__half> output(count * m * stride), input(count * m * stride);
   std::vector<float> single(x.begin(), x.end());
-  Buffer<float> device(single);
+  Array<float> device(single);
   OrthogonalizeStack stack{count,
                            m,
                            n,
-                           device.get(),
+                           device.data(),
                            ElementType::kFloat32,
                            n,
                            int64_t(m) * n,
-                           {output.get(), stride, stride * m}};
+                           {output.data(), stride, stride * m}};
   if (half_input) {
-    const std::vector<double> scaled =
-        support::scaled_by_frobenius(x, count, orthogonalize_input_length(m, n));
+    const std::vector<double> scaled = scaled_by_frobenius(x, count, orthogonalize_input_length(m, n));
     std::vector<__half> rounded(input.size());
     for (int64_t i = 0; i < int64_t(count) * m; ++i) {
       for (int j = 0; j < n; ++j) rounded[i * stride + j] = __float2half(float(scaled[i * n + j]));
     }
-    input.upload(rounded);
-    stack.input = input.get();
+    input.set(rounded);
+    stack.input = input.data();
     stack.input_type = ElementType::kFloat16;
     stack.row_stride = stride;
     stack.matrix_stride = stride * m;
   }
   OrthogonalizeOptions options{.coefficients = rows.data(), .steps = int(rows.size()), .form = form};
   const size_t bytes = orthogonalize_workspace(&stack, 1, options);
-  Buffer<char> workspace(bytes);
+  Array<char> workspace(bytes);
   std::vector<__half> results[2];
   for (auto& result : results) {
-    workspace.fill(0xff);
-    output.fill(0xff);
-    CUDA_OK(orthogonalize(&stack, 1, options, workspace.get(), bytes, nullptr));
-    result = output.download();
+    workspace.poison();
+    output.poison();
+    require(orthogonalize(&stack, 1, options, workspace.data(), bytes, nullptr));
+    result = output.get();
   }
-  expect(orthogonalize(&stack, 1, options, workspace.get(), bytes - 1, nullptr) == cudaErrorInvalidValue,
+  expect(same_bits(results[0], results[1]), "two runs give the same bits");
+  expect(orthogonalize(&stack, 1, options, workspace.data(), bytes - 1, nullptr) == cudaErrorInvalidValue,
          "a small workspace is refused");
-  return {support::gather(results[0], count, m, n, stride),
-          std::memcmp(results[0].data(), results[1].data(), results[0].size() * sizeof(__half)) == 0};
+  return gather(results[0], count, m, n, stride);
 }
 
 // power: singular values about i^-power; scale multiplies the input.
 void check_orthogonalizer(int count, int m, int n, double power, double scale,
                           OrthogonalizeOptions::Form form, bool half_input, int steps = 4) {
-  std::vector<double> x = support::gaussian(int64_t(count) * m * n, unsigned(m + n));
+  std::vector<double> x = gaussian(int64_t(count) * m * n, unsigned(m + n));
   for (int64_t i = 0; i < int64_t(count) * m * n; ++i) {
     const int64_t index = m <= n ? i / n % m : i % n;
     x[i] = float(x[i] * std::pow(double(index + 1), -power) * scale);
   }
   const auto rows = polar_express_coefficients({.steps = steps, .lower = steps <= 4 ? 5e-3 : 1e-3});
-  const Outcome ours = run_ours(x, count, m, n, rows, form, half_input);
-  const double rounding = support::distance(
-      ours.result, support::same_polynomials(handle, x, count, m, n, rows), count, std::min(m, n));
+  const std::vector<double> ours = run_ours(x, count, m, n, rows, form, half_input);
+  const double rounding = distance(ours, same_polynomials(x, count, m, n, rows), count, std::min(m, n));
   const bool gram = orthogonalize_in_gram_form(m, n, {.steps = steps, .form = form});
   std::printf("%2d x %4d x %4d  power %.1f  scale %.0e  %-6s %s %d steps | float64 %.1e\n", count, m, n,
               power, scale, gram ? "gram" : "direct", half_input ? "fp16" : "fp32", steps, rounding);
-  expect(ours.repeats, "two runs give the same bits");
   expect(rounding < 4e-3, "close to the same polynomials in float64");
   if (small) return;
-  const std::vector<double> exact = support::exact_polar(handle, x, count, m, n),
-                            bf16 = support::bf16_polar_express(handle, x, count, m, n);
-  const double ours_polar = support::distance(ours.result, exact, count, std::min(m, n)),
-               bf16_polar = support::distance(bf16, exact, count, std::min(m, n));
-  const double ours_orthogonal = support::orthogonality_error(handle, ours.result, count, m, n);
-  const double bf16_orthogonal = support::orthogonality_error(handle, bf16, count, m, n);
+  const std::vector<double> exact = exact_polar(x, count, m, n), in_bf16 = bf16_polar_express(x, count, m, n);
+  const double ours_polar = distance(ours, exact, count, std::min(m, n)),
+               bf16_polar = distance(in_bf16, exact, count, std::min(m, n));
+  const double ours_orthogonal = orthogonality_error(ours, count, m, n);
+  const double bf16_orthogonal = orthogonality_error(in_bf16, count, m, n);
   std::printf("%19spolar %.4f, bf16 %.4f | |xx-1| %.4f, bf16 %.4f\n", "", ours_polar, bf16_polar,
               ours_orthogonal, bf16_orthogonal);
   // With as many steps as bf16's the polynomials are the same and only the start differs.
@@ -230,7 +214,7 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale,
   expect(ours_orthogonal <= slack * bf16_orthogonal, "as orthogonal as bf16 Polar Express");
 }
 
-// The model's shapes, and spectra like i^-power.
+// The shapes of a GPT-124M and larger, and spectra like i^-power.
 void check_large() {
   for (const bool half_input : {false, true}) {
     check_orthogonalizer(4, 768, 768, 0, 1, Form::kAuto, half_input);
@@ -254,75 +238,63 @@ void check_together() {
   const int shapes[][3] = {{9, 384, 384}, {4, 640, 136}, {5, 136, 640}, {3, 264, 256}};
   const auto rows = polar_express_coefficients({.steps = 4, .lower = 5e-3});
   const OrthogonalizeOptions options{.coefficients = rows.data(), .steps = 4};
-  std::vector<std::unique_ptr<Buffer<float>>> inputs;
-  std::vector<std::unique_ptr<Buffer<__half>>> outputs;
+  std::vector<std::unique_ptr<Array<float>>> inputs;
+  std::vector<std::unique_ptr<Array<__half>>> outputs;
   std::vector<OrthogonalizeStack> stacks;
   for (const auto& [count, m, n] : shapes) {
-    const std::vector<double> x = support::gaussian(int64_t(count) * m * n, unsigned(m));
-    inputs.push_back(std::make_unique<Buffer<float>>(std::vector<float>(x.begin(), x.end())));
-    outputs.push_back(std::make_unique<Buffer<__half>>(int64_t(count) * m * n));
+    const std::vector<double> x = gaussian(int64_t(count) * m * n, unsigned(m));
+    inputs.push_back(std::make_unique<Array<float>>(std::vector<float>(x.begin(), x.end())));
+    outputs.push_back(std::make_unique<Array<__half>>(int64_t(count) * m * n));
     stacks.push_back({count,
                       m,
                       n,
-                      inputs.back()->get(),
+                      inputs.back()->data(),
                       ElementType::kFloat32,
                       n,
                       int64_t(m) * n,
-                      {outputs.back()->get(), n, int64_t(m) * n}});
+                      {outputs.back()->data(), n, int64_t(m) * n}});
   }
   const int count = int(stacks.size());
-  Buffer<char> workspace(int64_t(orthogonalize_workspace(stacks.data(), count, options)));
+  Array<char> workspace(int64_t(orthogonalize_workspace(stacks.data(), count, options)));
   std::vector<std::vector<__half>> alone;
   for (int i = 0; i < count; ++i) {
-    CUDA_OK(orthogonalize(&stacks[i], 1, options, workspace.get(), workspace.size(), nullptr));
-    alone.push_back(outputs[i]->download());
-    outputs[i]->fill(0xff);
+    require(orthogonalize(&stacks[i], 1, options, workspace.data(), workspace.size(), nullptr));
+    alone.push_back(outputs[i]->get());
+    outputs[i]->poison();
   }
   cudaStream_t stream;
   cudaGraph_t graph;
   cudaGraphExec_t executable;
-  CUDA_OK(cudaStreamCreate(&stream));
-  CUDA_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  CUDA_OK(orthogonalize(stacks.data(), count, options, workspace.get(), workspace.size(), stream));
-  CUDA_OK(cudaStreamEndCapture(stream, &graph));
-  CUDA_OK(cudaGraphInstantiate(&executable, graph, 0));
+  require(cudaStreamCreate(&stream));
+  require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  require(orthogonalize(stacks.data(), count, options, workspace.data(), workspace.size(), stream));
+  require(cudaStreamEndCapture(stream, &graph));
+  require(cudaGraphInstantiate(&executable, graph, 0));
   for (int replay = 0; replay < 20; ++replay) {
-    CUDA_OK(cudaGraphLaunch(executable, stream));
+    require(cudaGraphLaunch(executable, stream));
     bool same = true;
     for (int i = 0; i < count; ++i) {
-      const std::vector<__half> together = outputs[i]->download();
-      same &= std::memcmp(alone[i].data(), together.data(), together.size() * sizeof(__half)) == 0;
-      outputs[i]->fill(0xff);
+      const std::vector<__half> together = outputs[i]->get();
+      same &= same_bits(alone[i], together);
+      outputs[i]->poison();
     }
     expect(same, "stacks together, replayed, give the bits of each alone");
   }
-  std::printf("several stacks in one captured call checked\n");
 }
 
 void check_zero() {
   const auto rows = polar_express_coefficients({.steps = 4, .lower = 5e-3});
   for (const auto form : {OrthogonalizeOptions::Form::kDirect, OrthogonalizeOptions::Form::kGram}) {
-    std::vector<double> x = support::gaussian(2 * 136 * 264, 1);
+    std::vector<double> x = gaussian(2 * 136 * 264, 1);
     std::fill(x.begin(), x.begin() + 136 * 264, 0.0);
-    const Outcome ours = run_ours(x, 2, 136, 264, rows, form, false);
+    const std::vector<double> ours = run_ours(x, 2, 136, 264, rows, form, false);
     bool zero = true, other = false;
-    for (int i = 0; i < 136 * 264; ++i) zero &= ours.result[i] == 0, other |= ours.result[136 * 264 + i] != 0;
+    for (int i = 0; i < 136 * 264; ++i) zero &= ours[i] == 0, other |= ours[136 * 264 + i] != 0;
     expect(zero && other, "zero gives zero, its neighbour does not");
   }
-  std::printf("zero matrices checked\n");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("orthogonalize_check: no CUDA device, nothing was checked\n");
-    return 77;
-  }
-  small = argc > 1 && std::strcmp(argv[1], "small") == 0;
-  CUBLAS_OK(cublasCreate(&handle));
+void check_products() {
   using enum ProductKind;
   for (const ProductKind kind : {kRowGram, kColumnGram, kSymmetric, kLeft, kRight}) {
     check_product(kind, 3, 128, 64, 0);
@@ -333,15 +305,27 @@ int main(int argc, char** argv) {
     check_product(kind, 1, 1, 5, 1);
     if (!small) check_product(kind, 5, 264, 1000, kind == kSymmetric ? 2 : 1);
   }
-  failures += check_targets();
-  if (!small) check_large();
+}
+
+void check_scales() {
   check_orthogonalizer(3, 264, 104, 0, 1e-30, Form::kAuto, false);
   check_orthogonalizer(3, 104, 264, 0, 1e30, Form::kAuto, false);
   check_orthogonalizer(2, 99, 301, 0, 1e-20, Form::kGram, false);
   check_orthogonalizer(2, 301, 99, 0, 1e30, Form::kDirect, false, 5);
   check_orthogonalizer(2, 64, 216, 0, 1, Form::kAuto, false, 6);
   check_zero();
-  check_together();
-  std::printf(failures == 0 ? "all checks passed\n" : "%d checks FAILED\n", failures);
-  return failures > 0;
+}
+
+}  // namespace
+}  // namespace gluon::kernel_check
+
+int main(int count, char** arguments) {
+  using namespace gluon::kernel_check;
+  small = count > 1 && arguments[1] == std::string("small");
+  std::vector<Check> checks{{"products", check_products},
+                            {"targets", check_targets},
+                            {"scales", check_scales},
+                            {"several stacks", check_together}};
+  if (!small) checks.push_back({"models' shapes", check_large});
+  return run_program(count, arguments, checks, nullptr);
 }

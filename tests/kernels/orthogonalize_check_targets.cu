@@ -1,29 +1,25 @@
-// Parameters moved by the last product, against the polar factors of the same call without targets.
-
-#include <cstring>
-#include <string>
+// Parameters that the last product moves, against the polar factors of the same call without targets.
 
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "tests/kernels/orthogonalize_support.cuh"
+#include "tests/kernels/kernel_check.h"
+#include "tests/kernels/orthogonalize_reference.h"
 
+namespace gluon::kernel_check {
 namespace {
 
-using namespace gluon;
 using namespace gluon::cuda;
-using support::Buffer;
 
 // X + t f D with both roundings of float32.
 float moved(float x, float radius, float factor, __half direction) {
-  const float move = factor * radius;
-  const volatile float way = move * __half2float(direction);
-  return x + way;
+  const volatile float step = factor * radius * __half2float(direction);
+  return x + step;
 }
 
-int check_shape(int count, int m, int n, int first_bad) {
+void check_shape(int count, int m, int n, int first_bad) {
   const int64_t size = int64_t(m) * n, all = size * count;
   const auto rows = polar_express_coefficients({.steps = 4, .lower = 5e-3});
   const OrthogonalizeOptions options{.coefficients = rows.data(), .steps = 4};
-  const std::vector<double> values = support::gaussian(all, unsigned(m + n));
+  const std::vector<double> values = gaussian(all, unsigned(m + n));
   std::vector<__half> input(all);
   std::vector<float> start(all), radii;
   for (int64_t i = 0; i < all; ++i) {
@@ -31,47 +27,45 @@ int check_shape(int count, int m, int n, int first_bad) {
     start[i] = float(values[all - 1 - i]);
   }
   for (int i = 0; i < count; ++i) radii.push_back(0.02f * float(i + 1));
-  Buffer<__half> x(input), output(all);
-  Buffer<float> parameters(start), lengths(radii);
+  Array<__half> x(input), output(all);
+  Array<float> parameters(start), lengths(radii);
   std::vector<float*> addresses;
-  for (int i = 0; i < count; ++i) addresses.push_back(parameters.get() + i * size);
-  Buffer<float*> table(addresses);
-  Buffer<Verdict> verdict(std::vector<Verdict>{{first_bad, 0, 0}});
+  for (int i = 0; i < count; ++i) addresses.push_back(parameters.data() + i * size);
+  Array<float*> table(addresses);
+  Array<Verdict> verdict(std::vector<Verdict>{{first_bad, 0, 0}});
   OrthogonalizeStack stack{.count = count,
                            .rows = m,
                            .columns = n,
-                           .input = x.get(),
+                           .input = x.data(),
                            .row_stride = n,
                            .matrix_stride = size,
-                           .output = {output.get(), n, size}};
-  Buffer<char> workspace(int64_t(orthogonalize_workspace(&stack, 1, options)));
-  CUDA_OK(orthogonalize(&stack, 1, options, workspace.get(), workspace.size(), nullptr));
-  const std::vector<__half> directions = output.download();
+                           .output = {output.data(), n, size}};
+  Array<char> workspace(int64_t(orthogonalize_workspace(&stack, 1, options)));
+  require(orthogonalize(&stack, 1, options, workspace.data(), workspace.size(), nullptr));
+  const std::vector<__half> directions = output.get();
   const float factor = -1.5f;
   stack.target = {
-      .matrices = table.get(), .radii = lengths.get(), .factor = factor, .verdict = verdict.get()};
-  CUDA_OK(orthogonalize(&stack, 1, options, workspace.get(), workspace.size(), nullptr));
-  const std::vector<float> got = parameters.download();
+      .matrices = table.data(), .radii = lengths.data(), .factor = factor, .verdict = verdict.data()};
+  require(orthogonalize(&stack, 1, options, workspace.data(), workspace.size(), nullptr));
+  const std::vector<float> got = parameters.get();
   int64_t wrong = 0;
   for (int64_t i = 0; i < all; ++i) {
     const float want =
         first_bad == kAllFinite ? moved(start[i], radii[i / size], factor, directions[i]) : start[i];
     wrong += got[i] != want;
   }
-  std::printf("targets       %d x %4d x %4d  %s  %lld of %lld entries wrong\n", count, m, n,
-              first_bad == kAllFinite ? "moved   " : "left out", static_cast<long long>(wrong),
-              static_cast<long long>(all));
-  return wrong == 0 ? 0 : 1;
+  expect(wrong == 0, join("targets ", count, "x", m, "x", n, first_bad == kAllFinite ? " moved" : " left out",
+                          ": ", wrong, " of ", all, " entries are wrong"));
 }
 
 }  // namespace
 
-int check_targets() {
-  int failures = 0;
+void check_targets() {
   for (const int verdict : {kAllFinite, 0}) {
-    failures += check_shape(3, 100, 192, verdict);
-    failures += check_shape(2, 300, 64, verdict);
-    failures += check_shape(1, 264, 576, verdict);
+    check_shape(3, 100, 192, verdict);
+    check_shape(2, 300, 64, verdict);
+    check_shape(1, 264, 576, verdict);
   }
-  return failures;
 }
+
+}  // namespace gluon::kernel_check

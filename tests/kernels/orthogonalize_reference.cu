@@ -1,0 +1,152 @@
+#include "tests/kernels/orthogonalize_reference.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gluon::kernel_check {
+namespace {
+
+cublasHandle_t cublas() {
+  static const cublasHandle_t handle = [] {
+    cublasHandle_t made = nullptr;
+    require(cublasCreate(&made));
+    return made;
+  }();
+  return handle;
+}
+
+using kernel_check::multiply;
+
+cublasOperation_t operation(bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+void multiply(int count, int m, int n, int k, double alpha, const bf16* a, bool transpose_a, const bf16* b,
+              bool transpose_b, double beta, bf16* c) {
+  const float alpha_f = float(alpha), beta_f = float(beta);
+  require(cublasGemmStridedBatchedEx(
+      cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha_f, b, CUDA_R_16BF,
+      transpose_b ? k : n, int64_t(k) * n, a, CUDA_R_16BF, transpose_a ? m : k, int64_t(m) * k, &beta_f, c,
+      CUDA_R_16BF, n, int64_t(m) * n, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+// The quintic iteration as published, X (count, m, n) in place: R = X X^T, Z = b R + c R R, X <- a X + Z X on the
+// smaller side.
+template <typename Real>
+void iterate(int count, int m, int n, const std::vector<Quintic>& steps, Array<Real>& x) {
+  const bool wide = m <= n;
+  const int k = wide ? m : n, l = wide ? n : m;
+  Array<Real> r(int64_t(count) * k * k), z(int64_t(count) * k * k), y(x.size());
+  for (const Quintic& step : steps) {
+    multiply(count, k, k, l, 1, x.data(), !wide, x.data(), wide, 0, r.data());
+    require(cudaMemcpy(z.data(), r.data(), r.size() * sizeof(Real), cudaMemcpyDeviceToDevice));
+    multiply(count, k, k, k, step.c, r.data(), false, r.data(), false, step.b, z.data());
+    require(cudaMemcpy(y.data(), x.data(), x.size() * sizeof(Real), cudaMemcpyDeviceToDevice));
+    if (wide) {
+      multiply(count, m, n, k, 1, z.data(), false, y.data(), false, step.a, x.data());
+    } else {
+      multiply(count, m, n, k, 1, y.data(), false, z.data(), false, step.a, x.data());
+    }
+  }
+}
+
+// X X^T or X^T X, the smaller.
+std::vector<double> gram_of(const std::vector<double>& x, int count, int m, int n) {
+  const bool wide = m <= n;
+  const int k = std::min(m, n);
+  Array<double> device(x), r(int64_t(count) * k * k);
+  multiply(count, k, k, std::max(m, n), 1, device.data(), !wide, device.data(), wide, 0, r.data());
+  return r.get();
+}
+
+}  // namespace
+
+void multiply(int count, int m, int n, int k, double alpha, const double* a, bool transpose_a,
+              const double* b, bool transpose_b, double beta, double* c) {
+  require(cublasDgemmStridedBatched(cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha,
+                                    b, transpose_b ? k : n, int64_t(k) * n, a, transpose_a ? m : k,
+                                    int64_t(m) * k, &beta, c, n, int64_t(m) * n, count));
+}
+
+std::vector<double> gaussian(int64_t size, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<double> values(size);
+  for (double& value : values) value = normal(engine);
+  return values;
+}
+
+double relative_error(const std::vector<double>& x, const std::vector<double>& y) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    difference += (x[i] - y[i]) * (x[i] - y[i]);
+    size += y[i] * y[i];
+  }
+  const double error = std::sqrt(difference / (size == 0 ? 1 : size));
+  return std::isnan(error) ? INFINITY : error;
+}
+
+double distance(const std::vector<double>& x, const std::vector<double>& y, int count, int side) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
+  return std::isnan(sum) ? INFINITY : std::sqrt(sum / (double(count) * side));
+}
+
+double orthogonality_error(const std::vector<double>& x, int count, int m, int n) {
+  const int k = std::min(m, n);
+  const std::vector<double> gram = gram_of(x, count, m, n);
+  std::vector<double> identity(gram.size(), 0.0);
+  for (int64_t i = 0; i < int64_t(count) * k; ++i) identity[i * k + i % k] = 1;
+  return distance(gram, identity, count, k);
+}
+
+std::vector<double> gather(const std::vector<__half>& stack, int count, int m, int n, int64_t row_stride) {
+  std::vector<double> dense;
+  dense.reserve(int64_t(count) * m * n);
+  for (int64_t i = 0; i < int64_t(count) * m; ++i) {
+    for (int j = 0; j < n; ++j) dense.push_back(__half2float(stack[i * row_stride + j]));
+  }
+  return dense;
+}
+
+std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double factor) {
+  const size_t size = x.size() / count;
+  for (int c = 0; c < count; ++c) {
+    double sum = 0;
+    for (size_t i = c * size; i < (c + 1) * size; ++i) sum += x[i] * x[i];
+    for (size_t i = c * size; i < (c + 1) * size; ++i) x[i] *= sum == 0 ? 0 : factor / std::sqrt(sum);
+  }
+  return x;
+}
+
+std::vector<double> exact_polar(const std::vector<double>& x, int count, int m, int n) {
+  Array<double> device(scaled_by_frobenius(x, count, 1 / 1.01));
+  iterate(count, m, n, polar_express_coefficients({.steps = 24, .lower = 1e-7}), device);
+  return device.get();
+}
+
+std::vector<double> bf16_polar_express(const std::vector<double>& x, int count, int m, int n) {
+  const std::vector<double> scaled = scaled_by_frobenius(x, count, 1 / 1.01);
+  std::vector<bf16> rounded;
+  for (const double value : scaled) rounded.push_back(__float2bfloat16(float(value)));
+  Array<bf16> device(rounded);
+  iterate(count, m, n, polar_express_coefficients({.steps = 5}), device);
+  std::vector<double> result;
+  for (const bf16 value : device.get()) result.push_back(__bfloat162float(value));
+  return result;
+}
+
+std::vector<double> same_polynomials(const std::vector<double>& x, int count, int m, int n,
+                                     const std::vector<Quintic>& steps) {
+  std::vector<double> scaled = scaled_by_frobenius(x, count, 1);
+  const std::vector<double> gram = gram_of(scaled, count, m, n);
+  const int64_t size = int64_t(m) * n, square = int64_t(gram.size()) / count;
+  for (int c = 0; c < count; ++c) {
+    const double* of = gram.data() + c * square;
+    const double bound = 1.01 * std::sqrt(std::sqrt(std::inner_product(of, of + square, of, 0.0)));
+    for (int64_t i = 0; i < size; ++i) scaled[c * size + i] /= bound == 0 ? 1 : bound;
+  }
+  Array<double> device(scaled);
+  iterate(count, m, n, steps, device);
+  return device.get();
+}
+
+}  // namespace gluon::kernel_check
