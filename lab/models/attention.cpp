@@ -59,7 +59,7 @@ at::Tensor masked_attention(const at::Tensor& queries, const at::Tensor& keys, c
   const auto matrices = [&](const at::Tensor& x) {
     return x.reshape({-1, tokens, dimension});
   };  // (B H, T, D)
-  // The product starts from the mask, so masking costs no pass of its own.
+  // The product starts from the mask, so that masking needs no extra pass.
   const at::Tensor scores =  // (B H, T, T)
       at::baddbmm(mask.unsqueeze(0), matrices(queries), matrices(keys).transpose(1, 2), /*beta=*/1,
                   /*alpha=*/1 / std::sqrt(static_cast<double>(dimension)));

@@ -5,9 +5,9 @@
 //                    with the angles t / 10000^(2 i / D), i < D / 2     t the position of the token
 //   attention(q, k, v)_t = sum_{s <= t} softmax_s(<q_t, k_s> / sqrt(D)) v_s
 //
-// Queries and keys are normalised, then rotated: positions enter a score as t - s only, and no score exceeds
-// sqrt(D). Of the models only attention.cpp knows LibTorch's versions: 2.x has attention as one operator; for 1.13
-// it is written out as two batched products, the first of which adds the mask.
+// Queries and keys are normalised, then rotated: positions enter a score as t - s only, and no score exceeds sqrt(D).
+// LibTorch 2.x has attention as one operator; for 1.13 attention.cpp writes it out as two batched products, the first
+// of which adds the mask.
 
 #pragma once
 
@@ -33,17 +33,17 @@ torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor
 torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys,
                                const torch::Tensor& values, const torch::Tensor& mask);
 
-/// Attention with QK norm and rotary positions for up to `context` tokens. One serves all blocks of a model: it
-/// keeps the angles' tables and, where needed, the mask; another device or dtype makes them anew.
+/// Attention with QK norm and rotary positions for up to `context` tokens. All blocks of a model share one: it keeps
+/// the tables of angles and, where needed, the mask, and makes them anew for another device or dtype.
 class CausalAttention {
  public:
   CausalAttention(int64_t context, int64_t head_dimension);
 
-  /// Queries, keys, values (B, T, H, D), straight from their projections -> (B, T, H, D). T <= context.
+  /// Queries, keys, values (B, T, H, D) as projected -> (B, T, H, D). T <= context.
   torch::Tensor operator()(const torch::Tensor& queries, const torch::Tensor& keys,
                            const torch::Tensor& values);
 
-  /// x (B, T, H, D) with every head turned by the angles of its position -> (B, T, H, D).
+  /// Rotates every head of x (B, T, H, D) by the angles of its position -> (B, T, H, D).
   torch::Tensor rotate(const torch::Tensor& x);
 
  private:

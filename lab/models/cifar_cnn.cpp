@@ -55,7 +55,7 @@ class CifarCnn::Convolution : public torch::nn::Module {
   at::Tensor bias;    // (out) or undefined
 
   explicit Convolution(const at::Tensor& value) { weight = register_parameter("weight", value); }
-  // In x's type; a weight of another type is rounded first.
+  // Convolves in the type of x; a weight of another type is rounded first.
   at::Tensor operator()(const at::Tensor& x, int64_t padding) const {
     const auto convolve = [&](const at::Tensor& input, const at::Tensor& filters) {
       return at::conv2d(input, filters, bias, /*stride=*/1, padding);
@@ -64,7 +64,7 @@ class CifarCnn::Convolution : public torch::nn::Module {
     const at::Tensor rounded =
         weight.to(x.scalar_type(), /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::ChannelsLast);
     if (!x.is_cpu()) return convolve(x, rounded);
-    // A CPU without AVX-512 would sum gradients in bfloat16; float32 holds its numbers and their products exactly.
+    // A CPU without AVX-512 would sum gradients in bfloat16. float32 represents bfloat16 and its products exactly.
     return convolve(x.to(at::kFloat), rounded.to(at::kFloat)).to(x.scalar_type());
   }
 };
@@ -122,12 +122,12 @@ CifarCnn::CifarCnn(const CifarCnnOptions& options, uint64_t seed) : options_((op
   int64_t channels = kWhiteningChannels;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i] = std::make_shared<Group>(channels, options_.widths[i], random);
-    layers->register_module(std::to_string(i + 1), groups_[i]);  // airbench's place 0 is the GELU
+    layers->register_module(std::to_string(i + 1), groups_[i]);  // airbench's layer 0 is the GELU
     channels = options_.widths[i];
   }
   const at::Tensor start = uniform({options_.classes, channels}, channels, random);
   const auto head = register_module("head", std::make_shared<torch::nn::Module>());
-  // One entry has no standard deviation: it stays as it is.
+  // A single entry has no standard deviation and stays as it is.
   head_ = head->register_parameter("weight", start.numel() > 1 ? start / start.std() : start);
 }
 
@@ -162,7 +162,7 @@ at::Tensor CifarCnn::forward(const at::Tensor& images) {
   // Channels innermost: forward and backward take 0.8 of the time on the CPU.
   at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
   x = (*whiten_)(x, /*padding=*/0);    // (B, 24, H - 1, W - 1)
-  if (half_) x = x.to(at::kBFloat16);  // not sooner: whitening amplifies what rounding adds
+  if (half_) x = x.to(at::kBFloat16);  // not before: whitening would amplify the rounding error
   x = at::gelu(x);
   for (const auto& group : groups_) x = (*group)(x);  // (B, widths[2], 3, 3)
   x = at::max_pool2d(x, 3).flatten(1);                // (B, widths[2])
@@ -174,14 +174,14 @@ at::Tensor CifarCnn::loss(const Batch& batch, double label_smoothing) {
   GLUON_CHECK(label_smoothing >= 0 && label_smoothing < 1,
               "CifarCnn: label smoothing must be in [0, 1), got ", label_smoothing);
   GLUON_CHECK(batch.targets.dim() == 1 && batch.targets.size(0) == batch.inputs.size(0),
-              "CifarCnn: expected one target an image, got inputs ", batch.inputs.sizes(), " and targets ",
+              "CifarCnn: expected one target per image, got inputs ", batch.inputs.sizes(), " and targets ",
               batch.targets.sizes());
   return at::cross_entropy_loss(forward(batch.inputs), batch.targets, /*weight=*/{}, at::Reduction::Mean,
                                 /*ignore_index=*/-100, label_smoothing);
 }
 
 bool CifarCnn::set_compute_type(at::ScalarType type) {
-  // Where cuDNN cannot, ATen falls back to convolutions slower than float32's.
+  // Without cuDNN's bfloat16, ATen falls back to convolutions slower than float32's.
   half_ = type == at::kBFloat16 &&
           (!head_.is_cuda() || at::detail::getCUDAHooks().supportsBFloat16ConvolutionWithCuDNNv8());
   return half_ || type == at::kFloat;

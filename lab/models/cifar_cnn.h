@@ -6,19 +6,19 @@
 //   logits = scaling * head(max_pool3(x))                                (B, classes)
 //
 // * whiten: frozen. Its 24 filters are the 12 eigenvectors v of the 2 x 2 patches' second moment E[p p^T], each
-//   as v / sqrt(lambda + eps) and its negative: the patches leave it uncorrelated with mean square 1. Its bias is
+//   as v / sqrt(lambda + eps) and its negative: whitened patches are uncorrelated with mean square 1. Its bias is
 //   trained.
 // * norms: BatchNorm with weight frozen at 1, trained bias, eps 1e-12. The running statistics keep 0.6 of their
-//   old value at every step: airbench's "momentum 0.6". Torch means the new value's share: 1 - 0.6 = 0.4.
+//   old value at every step: airbench's "momentum 0.6". Torch's momentum is the weight of the new value: 1 - 0.6 = 0.4.
 // * convolutions: "same" padding, no bias; uniform in +-1/sqrt(fan in), but the first `in` filters pass their
 //   channel through (dirac), so a group starts close to pooling.
 // * head: no bias, entries of standard deviation 1; scaling = 1 / its input's width, as airbench does with Muon
 //   and Scion. A step of radius t in the head's norm n |X|_max moves a logit by at most (t / n) max |x|.
 //
-// In half precision the six convolutions and all between them pass bfloat16 on, channels innermost. A weight is
-// rounded on its way into its convolution; its gradient arrives in float32, in the parameter's layout. Sums, norm
-// arithmetic and statistics, whitening, head and loss are float32. float16 would need a scaled loss: the gradients
-// of a mean over thousands of images leave its range.
+// In half precision the six convolutions and the operations between them exchange bfloat16 tensors, channels innermost.
+// Weights are rounded before each convolution; their gradients are float32, in the parameter's layout. Sums, norm
+// arithmetic and statistics, whitening, head and loss are float32. float16 would need a scaled loss: the gradients of a
+// mean over thousands of images leave its range.
 // (paper: section "Training CNN on CIFAR-10")
 
 #pragma once
@@ -60,8 +60,8 @@ class CifarCnn : public Model {
   /// Mean over the batch of the cross-entropy against (1 - s) [k = target] + s / classes.
   torch::Tensor loss(const Batch& batch, double label_smoothing) override;
 
-  /// bfloat16 on the CPU (for tests: it is slow) and where cuDNN convolves in it, float32 anywhere. Holds for
-  /// forward() too; logits stay float32. Call it when the model is on its device.
+  /// bfloat16 on the CPU (slow, for tests) and where cuDNN convolves in it, float32 everywhere. Also applies to
+  /// forward(), whose logits stay float32. Call it when the model is on its device.
   bool set_compute_type(torch::ScalarType type) override;
 
   /// Convolutions, whitening bias, norm biases (vectors), head: the order of the authors' logs.

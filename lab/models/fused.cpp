@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 // (B, T, n) or (N, n) -> (N, n)
 at::Tensor rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
-// targets[i] <- sources[i], in one launch where LibTorch can.
+// targets[i] <- sources[i], in one launch if LibTorch has it.
 void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tensor>& sources) {
 #if GLUON_TORCH_AT_LEAST_2_8
   at::_foreach_copy_(targets, sources);
@@ -31,8 +31,8 @@ void copy_all(const std::vector<at::Tensor>& targets, const std::vector<at::Tens
 #endif
 }
 
-// The parameters in bfloat16. The functions below take both: they compute with these, and their gradients are those of
-// the float32 ones.
+// The parameters in bfloat16. The functions below take both: they compute with the rounded parameters, and pass the
+// gradients to the exact float32 ones.
 struct Rounded {
   struct Block {
     at::Tensor qkv;  // (3 width, width)
@@ -69,20 +69,20 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
 #endif
 }
 
-// x <- x + input weight^T inside the product, then its norm.
+// x <- x + input weight^T in one product, then its norm.
 fused::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
   x.view({-1, x.size(-1)}).addmm_(rows(input), weight.t());
   return fused::rms_norm(x);
 }
 
-// The gradient of the residual stream from that of the stream, gradients[0], and that of its norm.
+// The gradient of the residual stream before a function from those after it: of the stream and of its norm.
 at::Tensor stream_gradient(const fused::RmsNorm& norm, const variable_list& gradients) {
-  const at::Tensor past = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
-  return fused::rms_norm_backward(norm, gradients[1].contiguous(), past);
+  const at::Tensor residual = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+  return fused::rms_norm_backward(norm, gradients[1].contiguous(), residual);
 }
 
-// Tokens (B, T) -> the residual stream (B, T, width) and its norm; and for HeadLoss the embedding and a factor of 1:
-// the gradients it sends to both come back here, where they and the tokens' become one in a single pass.
+// Tokens (B, T) -> the residual stream (B, T, width) and its norm, and for HeadLoss the embedding and a factor of 1.
+// Their gradients come back here, where a single pass adds the head's and the tokens' gradient of the embedding.
 struct Embed : Function<Embed> {
   static variable_list forward(AutogradContext* context, const at::Tensor& exact, const at::Tensor& embedding,
                                const at::Tensor& tokens) {
@@ -99,7 +99,7 @@ struct Embed : Function<Embed> {
   }
 };
 
-// y (B, T, width) -> queries, keys, values (B, heads, T, D), ready for attention.
+// y (B, T, width) -> queries, keys, values (B, heads, T, D) for attention.
 struct QkvRotary : Function<QkvRotary> {
   static variable_list forward(AutogradContext* context, const at::Tensor& y,
                                const at::Tensor& /*exact query*/, const at::Tensor& /*exact key*/,
@@ -154,23 +154,23 @@ struct Mlp : Function<Mlp> {
     const at::Tensor hidden = fused::mlp_up(y, up);
     const auto [normed, inverse] = add_product_(x, hidden, down);
     context->mark_dirty({x});
-    context->set_materialize_grads(false);  // nobody reads the last x
+    context->set_materialize_grads(false);  // the last x is not used
     context->save_for_backward({y, up, down, hidden, normed, inverse});
     return {x, normed};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], hidden = rows(saved[3]);
-    const at::Tensor past = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(past);
+    const at::Tensor stream = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(stream);
     const at::Tensor hidden_gradient = fused::mlp_down_backward(gradient, down, hidden);
     const at::Tensor y_gradient = at::mm(hidden_gradient, up).view(y.sizes());
-    return {past, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden),
-            {},   {}};
+    return {stream, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden),
+            {},     {}};
   }
 };
 
-// Mean cross-entropy of y embedding^T. With `differentiate` both gradients are made at once, while the logits are
-// there. The loss may have been divided by the number of batches: its gradient is the factor of both then.
+// Mean cross-entropy of y embedding^T. With `differentiate` the forward pass computes both gradients while it has the
+// logits. The backward pass multiplies them by the gradient of the loss, which is not 1 if a step has several batches.
 struct HeadLoss : Function<HeadLoss> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*exact*/,
                             const at::Tensor& /*factor*/, const at::Tensor& embedding,
@@ -189,7 +189,7 @@ struct HeadLoss : Function<HeadLoss> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& factor = gradients[0];
-    // As a vector the factor makes the product one in float32; a scalar would be rounded to bfloat16.
+    // As a vector the factor is multiplied in float32; a scalar would be rounded to bfloat16.
     at::Tensor y_gradient = at::empty_like(saved[0]);
     at::mul_out(y_gradient, saved[0], factor.view({1}));
     return {y_gradient, saved[1], factor, {}, {}, {}};

@@ -1,19 +1,21 @@
-// The language model's training loss in bfloat16 on the kernels of lab/models/kernels.h: the fast path of NanoGpt::loss().
+// The language model's training loss in bfloat16 on the kernels of lab/models/kernels.h: the fast path of
+// NanoGpt::loss().
 //
 // Parameters stay float32 and are rounded to bfloat16 once per evaluation; their gradients are float32 sums. The
 // residual stream, activations and logits are bfloat16, every sum inside an operation is float32. Per block, with x the
 // residual stream and y its norm:
 //
 //   x, y = wte[tokens], its norm                                        Embed
-//   [q, k, v] = y Wqkv^T, q and k normalised and turned in place        QkvRotary
+//   [q, k, v] = y Wqkv^T, q and k normalised and rotated in place       QkvRotary
 //   x, y = x + c_proj(attention(q, k, v)), its norm                     Project
-//   x, y = x + 2 relu(y Wup^T)^2 Wdown^T, its norm                      Mlp: keeps the square alone
-//   loss = cross-entropy(y wte^T)                                       HeadLoss: logits become their own gradient
+//   x, y = x + 2 relu(y Wup^T)^2 Wdown^T, its norm                      Mlp: keeps only the square
+//   loss = cross-entropy(y wte^T)                                       HeadLoss: the gradient replaces the logits
 //
-// There is one x: products add to it, and nobody needs what it was, since the norms' gradients come from y.
+// There is one x, which products update in place: no backward pass needs its earlier values, since the norms' gradients
+// come from y.
 //
-// Each is an autograd function with its backward pass by hand; tests/lab/models/fused_test.cpp compares them with
-// float64.
+// Each of them is an autograd function with a handwritten backward pass; tests/lab/models/fused_test.cpp compares them
+// with float64.
 
 #pragma once
 

@@ -19,7 +19,7 @@ int64_t draw(at::Tensor logits, const GenerateOptions& options, const at::Genera
   if (options.top_k > 0 && options.top_k < logits.size(0)) {
     std::tie(logits, candidates) = logits.topk(options.top_k);
   }
-  // The largest is 0 before dividing: a tiny temperature then cannot overflow.
+  // With the largest logit shifted to 0, a tiny temperature cannot overflow.
   const at::Tensor weights = at::softmax((logits - logits.max()) / options.temperature, -1);
   const at::Tensor choice = at::multinomial(weights, 1, /*replacement=*/false, generator);  // (1)
   return (candidates.defined() ? candidates.index_select(0, choice) : choice).item<int64_t>();
@@ -55,7 +55,7 @@ std::vector<int64_t> generate(NanoGpt& model, std::span<const int64_t> prompt, c
     const int64_t seen = std::min<int64_t>(text.size(), model.options().context);
     const at::Tensor tokens =  // (1, seen)
         at::tensor(at::ArrayRef<int64_t>(text).slice(text.size() - seen), at::kLong).unsqueeze(0).to(device);
-    // Only the last place goes through the head: with a large vocabulary it costs as much as the blocks.
+    // Only the last position goes through the head: with a large vocabulary it costs as much as the blocks.
     const at::Tensor last = model.features(tokens).select(1, seen - 1);    // (1, width)
     const at::Tensor logits = model.logits(last).squeeze(0).to(at::kCPU);  // (model vocabulary)
     text.push_back(draw(logits.narrow(0, 0, vocabulary), options, generator));

@@ -1,8 +1,8 @@
 // Generate: text from a trained NanoGpt, one token after another.
 //
-//   p = softmax(logits / temperature) over the top_k most likely tokens;  next ~ p;  the prompt grows by it
+//   p = softmax(logits / temperature) over the top_k most likely tokens;  next ~ p;  append it to the prompt
 //
-// Temperature 0 takes the most likely token every time. Every token sees the last `context` tokens before it.
+// Temperature 0 always takes the most likely token. Every token sees the last `context` tokens before it.
 
 #pragma once
 
@@ -17,16 +17,16 @@
 namespace gluon::lab {
 
 struct GenerateOptions {
-  int64_t count = 100;     // tokens to make
+  int64_t count = 100;     // tokens to generate
   double temperature = 1;  // 0: always the most likely token
   int64_t top_k = 0;       // 0: all tokens
-  int64_t vocabulary = 0;  // only tokens below this: leaves out the padding; 0: the model's
+  int64_t vocabulary = 0;  // draw only tokens below this, to exclude padding; 0: the model's
 
   /// Throws InputError naming the option, its value and what is allowed.
   void validate() const;
 };
 
-/// The `count` tokens that follow the prompt. The generator, on the CPU, decides all draws. Throws InputError on
+/// The `count` tokens that follow the prompt. All draws come from the CPU generator. Throws InputError on
 /// an empty prompt or one with tokens outside the vocabulary.
 std::vector<int64_t> generate(NanoGpt& model, std::span<const int64_t> prompt, const GenerateOptions& options,
                               const at::Generator& generator);

@@ -1,8 +1,9 @@
 // The language model's fused operations on a GPU, in bfloat16 with float32 arithmetic. Rows are contiguous.
 //
-// The CUDA sources (lab/models/cuda/*.cu) know no tensors; these functions take tensors and launch on the current stream.
-// The plain forms in lab/models/nanogpt.cpp specify them. lab/models/cuda_kernels.cpp is built with a LibTorch that has
-// CUDA, lab/models/no_cuda.cpp otherwise; kernels::available() (gluon/kernels/kernels.h) says whether they run.
+// The CUDA sources (lab/models/cuda/*.cu) know no tensors; these functions take tensors and launch on the current
+// stream. The plain forms in lab/models/nanogpt.cpp specify them. lab/models/cuda_kernels.cpp is built with a LibTorch
+// that has CUDA, lab/models/no_cuda.cpp otherwise; kernels::available() (gluon/kernels/kernels.h) says whether they
+// run.
 
 #pragma once
 
@@ -18,14 +19,14 @@ struct RmsNorm {
 };
 RmsNorm rms_norm(const at::Tensor& x);
 
-/// The gradient of x from that of normed, plus `residual`, the one that reaches x past the norm, when defined.
+/// The gradient of x from that of normed, plus `residual`, the gradient that reaches x around the norm, if defined.
 at::Tensor rms_norm_backward(const RmsNorm& norm, const at::Tensor& gradient, const at::Tensor& residual);
 
 /// x (..., k), weight (n, k) -> 2 relu(x weight^T)^2 (..., n).
 at::Tensor mlp_up(const at::Tensor& x, const at::Tensor& weight);
 
-/// The gradient of x weight^T from that of what follows, (N, k), the next product's weight (k, n), and the square above
-/// (N, n).
+/// The gradient of x weight^T (N, n) from that of the next product's output (N, k), its weight (k, n), and mlp_up()'s
+/// output (N, n).
 at::Tensor mlp_down_backward(const at::Tensor& gradient, const at::Tensor& weight, const at::Tensor& square);
 
 struct Rotary {
@@ -33,18 +34,19 @@ struct Rotary {
   int64_t heads = 0;
 };
 
-/// Norms and turns queries and keys of qkv (B, T, 3, heads, D) in place; returns their inverse rms for the backward pass.
+/// Normalises and rotates queries and keys of qkv (B, T, 3, heads, D) in place; returns their inverse rms for the
+/// backward pass.
 at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary);
 
-/// The gradient of qkv (B, T, 3, heads, D) from those of queries, keys and values (B, T, heads, D) after the turn.
+/// The gradient of qkv (B, T, 3, heads, D) from those of queries, keys and values (B, T, heads, D) after the rotation.
 at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
                               const at::Tensor& key, const at::Tensor& value, const Rotary& rotary);
 
-/// Cross-entropy of each row of logits (n, vocabulary), contiguous, against labels (n), float32 (n); with `scale` the
-/// logits become their gradient times it.
+/// Cross-entropy of each row of contiguous logits (n, vocabulary) against labels (n), float32 (n). With `scale`, the
+/// gradient times `scale` replaces the logits.
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale);
 
-/// The gradient of an embedding (v, width) that is the head, too: `scale`, one float32 on the device, times `head`, and
+/// The gradient of an embedding (v, width) that is also the head: `head` times `scale`, one float32 on the device, plus
 /// the rows of `gradient` (n, width), bfloat16, at their tokens (n).
 at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
                               const at::Tensor& gradient);

@@ -1,4 +1,4 @@
-// Model: what the trainer needs to know about a network.
+// Model: a network as the trainer sees it.
 
 #pragma once
 
@@ -19,10 +19,11 @@ class Model : public torch::nn::Module {
   /// Mean cross-entropy of the batch, a scalar; `label_smoothing` in [0, 1) where the model uses it.
   virtual torch::Tensor loss(const Batch& batch, double label_smoothing) = 0;
 
-  /// Computes losses in `type` from now on, where the model can; parameters stay as they are. False when it cannot.
+  /// Computes losses in `type` from now on; parameters keep their type. Returns false, and computes in float32, if the
+  /// model cannot.
   virtual bool set_compute_type(torch::ScalarType type) { return type == torch::kFloat32; }
 
-  /// What takes a slow path in that type, for people; empty where nothing does.
+  /// Describes what takes a slow path in the compute type; empty if nothing does.
   virtual std::string slow_part() const { return {}; }
 
   /// Trainable parameters with their roles.

@@ -24,7 +24,7 @@ const std::array<std::pair<std::string_view, NanoGptOptions>, 2>& presets() {
   return table;
 }
 
-// A module without a forward(): a name that holds others, or one "weight".
+// A module without forward(), which gives its submodules or its "weight" a name.
 class Part : public torch::nn::Module {
  public:
   std::shared_ptr<Part> part(const std::string& name) {
@@ -45,7 +45,7 @@ at::Tensor linear_start(int64_t rows, int64_t columns, const at::Generator& rand
 at::Tensor relu_squared(const at::Tensor& x) { return at::relu(x).square() * 2; }
 
 void check_tokens(const at::Tensor& tokens, std::string_view what, int64_t vocabulary) {
-  // Asking a GPU for its extremes would wait for it at every step.
+  // On a GPU the check would make every step wait for the device.
   if (!tokens.device().is_cpu() || tokens.numel() == 0) return;
   const auto [low, high] = at::aminmax(tokens);
   const int64_t outside = low.item<int64_t>() < 0 ? low.item<int64_t>() : high.item<int64_t>();
@@ -137,7 +137,7 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
   GLUON_CHECK(label_smoothing >= 0 && label_smoothing < 1, "NanoGpt: label smoothing must be in [0, 1), got ",
               label_smoothing);
   GLUON_CHECK(batch.targets.sizes() == batch.inputs.sizes(),
-              "NanoGpt: expected one target a token, got inputs ", batch.inputs.sizes(), " and targets ",
+              "NanoGpt: expected one target per token, got inputs ", batch.inputs.sizes(), " and targets ",
               batch.targets.sizes());
   check_tokens(batch.targets, "target", options_.vocabulary);
   GLUON_CHECK(!fused_ || label_smoothing == 0, "NanoGpt: the loss in bfloat16 has no label smoothing, got ",
@@ -151,7 +151,7 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
 }
 
 bool NanoGpt::set_compute_type(at::ScalarType type) {
-  // What rms_norm.h and qk_rotary.h take.
+  // The limits of rms_norm.h and qk_rotary.h.
   const bool fits = options_.width % 8 == 0 && options_.width <= 8192 &&
                     options_.head_dimension() % 16 == 0 && options_.head_dimension() <= 512;
   fused_ = type == at::kBFloat16 && fits && kernels::available(embedding_);
@@ -162,7 +162,7 @@ bool NanoGpt::set_compute_type(at::ScalarType type) {
 }
 
 std::string NanoGpt::slow_part() const {
-  // What cross_entropy.h reads once.
+  // The limits of the fast path in cross_entropy.h.
   const int64_t vocabulary = options_.vocabulary;
   if (!fused_ || (vocabulary % 8 == 0 && vocabulary <= 51200)) return {};
   return join("the loss over ", vocabulary, " tokens; fast are vocabularies divisible by 8, up to 51200");

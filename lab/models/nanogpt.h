@@ -8,9 +8,9 @@
 // No biases, no norm weights, no positional parameters: every parameter is a matrix, so its layers are hidden
 // matrices and one embedding tied with the head. 12 width^2 parameters a block.
 //
-// Initial values, as the authors': all matrices uniform in +-1/sqrt(fan in), the tied one too because it is a
-// linear head first (an embedding's N(0, 1) would make logits of size width); both c_proj are zero, so every
-// block starts as the identity. The model then predicts its own input with logit |wte_i| sqrt(width), about
+// Initial values, as the authors': all matrices uniform in +-1/sqrt(fan in), including the tied one, which is a linear
+// head first (an embedding's N(0, 1) would make logits of size width); both c_proj are zero, so every block starts as
+// the identity. The model then predicts its own input with logit |wte_i| sqrt(width), about
 // sqrt(width / 3): the paper's run starts at a loss of 16.01, near sqrt(768 / 3), not at log(vocabulary) = 10.8.
 // (paper: section "Training NanoGPT on FineWeb")
 
@@ -59,7 +59,7 @@ class NanoGpt : public Model {
   /// Mean cross-entropy over all B T tokens.
   torch::Tensor loss(const Batch& batch, double label_smoothing) override;
 
-  /// bfloat16 where the kernels run (gluon/kernels/kernels.h), float32 anywhere.
+  /// bfloat16 where the kernels run (lab/models/kernels.h), float32 everywhere.
   bool set_compute_type(torch::ScalarType type) override;
   std::string slow_part() const override;
 
@@ -83,8 +83,8 @@ class NanoGpt : public Model {
   CausalAttention attention_;
   torch::Tensor embedding_;  // (vocabulary, width)
   std::vector<Block> blocks_;
-  bool fused_ = false;    // whether loss() runs in bfloat16 on the kernels
-  fused::Rotary rotary_;  // for that
+  bool fused_ = false;    // whether loss() is fused_loss()
+  fused::Rotary rotary_;  // for fused_loss()
 };
 
 }  // namespace gluon::lab

@@ -14,23 +14,24 @@ bool is_language_model(std::string_view name) {
 }
 
 std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& overrides, uint64_t seed) {
+  struct Override {
+    const char* name;
+    std::optional<int64_t> given;
+    int64_t NanoGptOptions::*option;
+  };
+  const Override table[] = {{"vocabulary", overrides.vocabulary, &NanoGptOptions::vocabulary},
+                            {"context", overrides.context, &NanoGptOptions::context},
+                            {"layers", overrides.layers, &NanoGptOptions::layers},
+                            {"width", overrides.width, &NanoGptOptions::width},
+                            {"heads", overrides.heads, &NanoGptOptions::heads}};
   if (is_language_model(name)) {
     NanoGptOptions options = nanogpt_options(name);
-    options.vocabulary = overrides.vocabulary.value_or(options.vocabulary);
-    options.context = overrides.context.value_or(options.context);
-    options.layers = overrides.layers.value_or(options.layers);
-    options.width = overrides.width.value_or(options.width);
-    options.heads = overrides.heads.value_or(options.heads);
+    for (const Override& entry : table) options.*entry.option = entry.given.value_or(options.*entry.option);
     return std::make_shared<NanoGpt>(options, seed);
   }
-  const auto refuse = [&](const char* option, const std::optional<int64_t>& value) {
-    GLUON_CHECK(!value, "model ", name, ": has no ", option, ", got ", *value);
-  };
-  refuse("vocabulary", overrides.vocabulary);
-  refuse("context", overrides.context);
-  refuse("layers", overrides.layers);
-  refuse("width", overrides.width);
-  refuse("heads", overrides.heads);
+  for (const Override& entry : table) {
+    GLUON_CHECK(!entry.given, "model ", name, ": has no ", entry.name, ", got ", *entry.given);
+  }
   return std::make_shared<CifarCnn>(CifarCnnOptions{}, seed);
 }
 

@@ -15,16 +15,16 @@
 
 namespace gluon::lab {
 
-/// What a run wants different from the named model. A cifar-cnn has none of these.
+/// Sizes that replace those of the named language model. cifar-cnn has none of these.
 struct ModelOverrides {
   std::optional<int64_t> vocabulary, context, layers, width, heads;
 };
 
-/// Throws InputError that lists the names.
+/// Throws InputError that lists the names if `name` is none of them.
 bool is_language_model(std::string_view name);
 
-/// The model called `name`; the same seed gives the same parameters. Throws InputError on an unknown name, on
-/// an override the model has no place for, and on sizes that do not fit each other.
+/// The model called `name`; the same seed gives the same parameters. Throws InputError on an unknown name, on an
+/// override that the model does not have, and on sizes that do not fit each other.
 std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& overrides = {},
                                   uint64_t seed = 0);
 

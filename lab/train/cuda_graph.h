@@ -10,7 +10,8 @@ namespace gluon::lab {
 class CudaGraph {
  public:
   /// Captures what `work` launches on the current stream, without running it. The work must not wait for the device and
-  /// must have run once before; its tensors keep their memory as long as the graph lives. Throws InputError without CUDA.
+  /// must have run once before; its tensors keep their memory as long as the graph lives. Throws InputError without
+  /// CUDA.
   explicit CudaGraph(const std::function<void()>& work);
   ~CudaGraph();
 

@@ -1,5 +1,5 @@
-// ElementType: what the entries behind an untyped pointer are. The stacks and tables of the optimizer's kernels come
-// in several precisions; the arithmetic on them is float32 always.
+// ElementType: the type of the entries behind an untyped pointer. The optimizer's kernels take several precisions and
+// always compute in float32.
 
 #pragma once
 

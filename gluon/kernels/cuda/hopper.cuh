@@ -1,6 +1,5 @@
-// What the half precision products need of Hopper's instruction set, one function per instruction: barriers in shared
-// memory, tensor copies (TMA), warpgroup products (wgmma), 8 x 8 matrix moves, and the order between blocks.
-// Compiles for sm_90a only.
+// Hopper's instructions for products in half precision, one function each: barriers in shared memory, tensor copies
+// (TMA), warpgroup products (wgmma), 8 x 8 matrix moves, and the order between blocks. Compiles for sm_90a only.
 
 #pragma once
 
@@ -38,7 +37,7 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t rank) 
       : "memory");
 }
 
-/// Arrives, and announces `bytes` that copies will bring.
+/// Arrives, and makes the barrier wait for `bytes` of copies.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -84,8 +83,8 @@ __device__ __forceinline__ bool warpgroup_all(int id, bool value) {
   return all != 0;
 }
 
-/// A barrier of `threads` threads, some of which arrive without waiting; `id` is 1..15.
-__device__ __forceinline__ void meet(int id, int threads) {
+/// Barrier `id` (1..15) of `threads` threads: waits for all of them to call this or arrive().
+__device__ __forceinline__ void sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
@@ -101,7 +100,7 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   return rank;
 }
 
-/// All threads of all blocks of the cluster.
+/// Waits for all threads of all blocks of the cluster.
 __device__ __forceinline__ void cluster_barrier() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
@@ -111,7 +110,7 @@ __device__ __forceinline__ void cluster_barrier() {
 
 // ---- tensor copies
 
-/// Loads the map's box at (x, y, z); what lies outside the tensor is zero.
+/// Loads the map's box at (x, y, z); entries outside the tensor are zero.
 __device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x,
                                          int y, int z) {
   asm volatile(
@@ -122,7 +121,7 @@ __device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map
       : "memory");
 }
 
-/// As load_box(), into the same place of both blocks of a cluster of two, telling the barrier of each.
+/// Like load_box(), but into the same address of both blocks of a cluster of two; completes on the barrier of each.
 __device__ __forceinline__ void load_box_to_both(uint32_t target, const CUtensorMap* map, uint32_t barrier,
                                                  int x, int y, int z) {
   asm volatile(
@@ -132,7 +131,7 @@ __device__ __forceinline__ void load_box_to_both(uint32_t target, const CUtensor
       : "memory");
 }
 
-/// Stores the map's box at (x, y, z); what lies outside the tensor is left out.
+/// Stores the map's box at (x, y, z); entries outside the tensor are not stored.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t source, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
                "r"(source), "r"(x), "r"(y), "r"(z)
@@ -141,13 +140,13 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t sourc
 
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-/// Until at most kPending groups of stores still read shared memory.
+/// Waits until at most kPending groups of stores still read shared memory.
 template <int kPending>
 __device__ __forceinline__ void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-/// Until all stores of this thread are in global memory.
+/// Waits until all stores of this thread are in global memory.
 __device__ __forceinline__ void store_wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 /// Orders ordinary shared memory accesses of this thread before later ones of the copy engine.
@@ -155,8 +154,8 @@ __device__ __forceinline__ void async_proxy_fence() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// ---- 8 x 8 matrices between registers and shared memory, 16 bytes a row; lane l gives the address of row l % 8 of
-// matrix l / 8, and holds of each matrix the entries (l / 4, 2 (l % 4)) and its right neighbour
+// ---- 8 x 8 matrices between registers and shared memory, 16 bytes per row. Lane l passes the address of row l % 8 of
+// matrix l / 8, and holds the entries (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of each matrix.
 
 __device__ __forceinline__ void load_matrices(uint32_t address, uint32_t (&r)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -171,7 +170,7 @@ __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t 
                : "memory");
 }
 
-/// As store_matrices, each matrix transposed.
+/// Like store_matrices(), each matrix transposed.
 __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
@@ -187,12 +186,12 @@ __device__ __forceinline__ float2 unpack_half(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
 
-__device__ __forceinline__ uint32_t pack_brain(float low, float high) {
+__device__ __forceinline__ uint32_t pack_bfloat16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-__device__ __forceinline__ float2 unpack_brain(uint32_t pair) {
+__device__ __forceinline__ float2 unpack_bfloat16(uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
 }
 
@@ -201,15 +200,15 @@ __device__ __forceinline__ void add_pair(float* target, float a, float b) {
   asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(target), "f"(a), "f"(b) : "memory");
 }
 
-// ---- order between blocks: what the copy engine stored here is loaded by the copy engine there
+// ---- order between blocks: the copy engine of one block loads what that of another has stored
 
-/// After store_wait_all(): counts one up, visibly after this thread's stores and what it has synchronised with.
+/// After store_wait_all(): increments the counter, ordered after this thread's stores and those it synchronised with.
 __device__ __forceinline__ void publish(int* counter) {
   asm volatile("fence.proxy.async;" ::: "memory");
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
 
-/// Whether the counter has reached `count`; then later loads of the copy engine see what was published.
+/// Whether the counter has reached `count`; if so, later loads of the copy engine see what was published.
 __device__ __forceinline__ bool has_reached(const int* counter, int count) {
   int seen;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
@@ -240,8 +239,8 @@ __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-/// Operand in 128-byte swizzled boxes of 64 x 64. Along K: rows of 128 bytes, 8 of them 1024 bytes. Along M or N
-/// (transposed): 8 rows of K 1024 bytes, the next 64 of M or N one box of 8192 bytes on.
+/// The descriptor of an operand in 128-byte swizzled boxes of 64 x 64. Along K: rows of 128 bytes, 8 rows are 1024
+/// bytes. Along M or N (transposed): 8 rows of K are 1024 bytes, the next 64 of M or N are one box of 8192 bytes later.
 __device__ __forceinline__ uint64_t operand(uint32_t address, bool transposed) {
   const uint64_t leading = transposed ? 8192 >> 4 : 1, stride = 1024 >> 4, swizzle_128 = 1;
   return ((address & 0x3ffff) >> 4) | leading << 16 | stride << 32 | swizzle_128 << 62;
@@ -283,12 +282,12 @@ __device__ __forceinline__ uint64_t operand(uint32_t address, bool transposed) {
 template <typename Element, int kColumns, int kTransposeA, int kTransposeB>
 __device__ __forceinline__ void multiply(float (&acc)[128], uint64_t a, uint64_t b, int accumulate) {
   static_assert(kColumns == 128 || kColumns == 256);
-  constexpr bool kBrain = std::is_same_v<Element, __nv_bfloat16>;
-  if constexpr (kColumns == 256 && kBrain) {
+  constexpr bool kBFloat16 = std::is_same_v<Element, __nv_bfloat16>;
+  if constexpr (kColumns == 256 && kBFloat16) {
     GLUON_MULTIPLY_256("bf16.bf16");
   } else if constexpr (kColumns == 256) {
     GLUON_MULTIPLY_256("f16.f16");
-  } else if constexpr (kBrain) {
+  } else if constexpr (kBFloat16) {
     GLUON_MULTIPLY_128("bf16.bf16");
   } else {
     GLUON_MULTIPLY_128("f16.f16");

@@ -7,11 +7,11 @@
 namespace gluon::cuda {
 namespace {
 
-// A block of 256 threads works on tiles of 4096 entries: 4 packs of 4 entries a thread, all in flight together,
-// neighbouring threads on neighbouring packs. Reads marked as streaming (ld.cs) made the passes 7 % slower on an H200.
+// A block of 256 threads works on tiles of 4096 entries: 4 packs of 4 entries per thread, all in flight at once;
+// neighbouring threads read neighbouring packs. Streaming loads (ld.cs) made the passes 7 % slower on an H200.
 constexpr int kThreads = 256;
 constexpr int kTile = 4096;
-constexpr int64_t kTilesPerSum = 4;  // of the gradients: a block reads that many tiles
+constexpr int64_t kTilesPerSum = 4;  // of the gradients: a block reads this many tiles
 
 int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
 
@@ -41,7 +41,7 @@ __device__ __forceinline__ double sum_squares(const float* values, int64_t begin
   return sum;
 }
 
-// The steps of a launch: step i has the blocks up to `end`.
+// A step of a launch, which has the blocks from the previous part's `end` to its own.
 struct Part {
   int64_t end, size;
   int per_matrix;  // blocks
@@ -71,7 +71,7 @@ __device__ __forceinline__ Place find_place(const Parts& parts, int64_t block) {
   return {&part, number / part.per_matrix, number % part.per_matrix, number};
 }
 
-// One block per partial sum of `tiles` neighbouring tiles; of the momentum where there are no gradients.
+// One block per partial sum of `tiles` consecutive tiles: of the gradients, or of the momentum if `gradients` is null.
 __global__ void __launch_bounds__(kThreads)
     measure_kernel(const __grid_constant__ Parts parts, int64_t tiles, Verdict* verdict) {
   if (verdict != nullptr && blockIdx.x == 0 && threadIdx.x == 0) verdict->first_bad = kAllFinite;
@@ -96,7 +96,7 @@ __device__ ScalePair split_factor(double bound, float length) {
   return {static_cast<float>(ldexp(1.0, half)), static_cast<float>(ldexp(factor, -half))};
 }
 
-// What judge() needs of a step.
+// The part of a step that judge() reads and writes.
 struct Judged {
   int first_matrix;  // counted through all steps
   bool nesterov;
@@ -125,11 +125,11 @@ __device__ void write_scale(const Judged& step, int64_t matrix, double squares) 
   const double old_weight = step.weights[0], new_weight = step.weights[1];
   double bound = old_weight * momentum + new_weight * gradient;
   if (step.nesterov) bound = old_weight * bound + new_weight * gradient;
-  // Some above the bound: sums and the entries themselves are rounded.
+  // Slightly above the bound, since sums and entries are rounded.
   if (threadIdx.x == 0) step.scales[matrix] = split_factor(bound * (1 + 0x1p-20), step.length);
 }
 
-// One block per matrix; the last one to finish tells the host.
+// One block per matrix; the last one to finish reports to the host.
 __global__ void __launch_bounds__(kThreads)
     judge_kernel(const __grid_constant__ AllJudged all, Verdict* verdict, uint64_t* report) {
   const int number = static_cast<int>(blockIdx.x);
@@ -152,14 +152,14 @@ __global__ void __launch_bounds__(kThreads)
   __threadfence_system();
 }
 
-// One entry: the momentum and the LMO's input after this step.
+// The momentum and the LMO's input of one entry after this step.
 template <bool kNesterov>
 __device__ __forceinline__ float2 advance(float momentum, float gradient, float2 weights) {
   const float next = fmaf(weights.x, momentum, weights.y * gradient);
   return {next, kNesterov ? fmaf(weights.x, next, weights.y * gradient) : next};
 }
 
-// Returns this thread's part of the new momentum's sum of squares, in the order of sum_squares().
+// Returns this thread's sum of squares of the new momentum, in the order of sum_squares().
 template <bool kNesterov, int W>
 __device__ __forceinline__ double accumulate_tile(const float* gradient, float* momentum, float2 weights,
                                                   ScalePair scale, int64_t tile, int64_t size,
@@ -191,11 +191,11 @@ __device__ __forceinline__ double accumulate_tile(const float* gradient, float* 
   return sum;
 }
 
-// One block per tile, last tile first: measuring left the end of the gradients in the L2 cache.
+// One block per tile, the last tile first: measuring leaves the end of the gradients in the L2 cache.
 template <bool kNesterov>
 __global__ void __launch_bounds__(kThreads)
     accumulate_kernel(const __grid_constant__ Parts parts, const Verdict* verdict) {
-  if (left_out(verdict)) return;
+  if (skips_step(verdict)) return;
   const Place place = find_place(parts, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
   const Part& part = *place.part;
   const int64_t tile = place.block * kTile, first = place.matrix * part.size;
@@ -220,7 +220,7 @@ bool valid(const MomentumStep& step) {
 
 bool is_empty(const MomentumStep& step) { return step.count == 0 || step.size == 0; }
 
-// Whether one launch takes the steps; those without entries may miss anything.
+// Whether one launch can take the steps. Steps without entries may have null pointers.
 bool alike(const MomentumStep* steps, int step_count) {
   if (steps == nullptr || step_count < 1 || step_count > kMaxMomentumSteps) return false;
   for (int i = 0; i < step_count; ++i) {

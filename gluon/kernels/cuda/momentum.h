@@ -1,17 +1,17 @@
 // Fused momentum of many stacks of layers, and the orthogonalizer's half precision input, without waiting for the host.
-// One launch each for all stacks:
+// Each function is one launch for all stacks:
 //
-//   measure_gradients()    |g_i|^2, partial sums                                     4 bytes an entry, float32
-//   judge()                their verdict; a factor s_i for the input of each matrix
+//   measure_gradients()    partial sums of |g_i|^2                                   4 bytes per entry, float32
+//   judge()                the verdict; a factor s_i for the input of each matrix
 //   accumulate_momentum()  M_i <- beta M_i + (1 - beta) g_i, output = s_i input_i, |M_i|^2 for the next step     14 bytes
 //
 //   input  = M_i, or beta M_i + (1 - beta) g_i (nesterov)
 //   s_i    = length / u_i, u_i >= |input_i|_F by the triangle inequality from |g_i| and the |M_i| before this step: the
-//            output is at most as long as asked for, and shorter only as far as momentum and gradient cancel
+//            output's norm is at most `length`, and smaller only as far as momentum and gradient cancel
 //
-// Sums are in float64: 1e-30 and 1e30 need no special care. Zero stays zero, no epsilon. Nothing is changed before all
-// gradients have been judged: where one is not finite, verdict.h, the step is left out. In the flow: gradient ->
-// momentum -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
+// Sums are in float64, so entries of 1e-30 and 1e30 need no special care. Zero stays zero; there is no epsilon. Nothing
+// is changed before all gradients have been judged: if one is not finite, the step is skipped (verdict.h). In the flow:
+// gradient -> momentum -> input of the LMO. (paper: algorithm "Gluon", its momentum line)
 
 #pragma once
 
@@ -24,13 +24,12 @@
 
 namespace gluon::cuda {
 
-/// Two factors whose product may be extreme: x * first stays finite and normal wherever the result matters.
+/// Two factors whose product may be extreme: x * first stays finite and normal where x * first * second does.
 struct ScalePair {
   float first, second;
 };
 
-/// Pointers are to device memory. An address that is not divisible by 16, or a size not divisible by 4, is allowed
-/// and slower.
+/// Pointers are to device memory. Addresses that are not divisible by 16 and sizes not divisible by 4 are slower.
 struct MomentumStep {
   int64_t count = 0;  // c
   int64_t size = 0;   // entries of one matrix, contiguous
@@ -39,36 +38,36 @@ struct MomentumStep {
   float* momentum = nullptr;                // (c, size)
   const float* weights = nullptr;           // {beta, 1 - beta}, read when the kernel runs
   double* gradient_squares = nullptr;       // (c, gradient_partials(size))
-  double* momentum_squares = nullptr;       // (c, momentum_partials(size)); of M as it is between steps
+  double* momentum_squares = nullptr;       // (c, momentum_partials(size)); of M between steps
   ScalePair* scales = nullptr;              // (c)
   __half* output = nullptr;                 // (c, size); null: only the momentum is updated
-  float length = 1;                         // Frobenius norm of the output, at most
-  const Verdict* verdict = nullptr;         // null: nothing is left out
+  float length = 1;                         // largest Frobenius norm of the output
+  const Verdict* verdict = nullptr;         // null: the step is never skipped
 };
 
-/// Partial sums a matrix of `size` entries needs; depends on nothing else.
+/// Partial sums per matrix of `size` entries.
 int64_t gradient_partials(int64_t size);
 int64_t momentum_partials(int64_t size);
 
-/// At most this many steps go together.
+/// The most steps in one launch.
 inline constexpr int kMaxMomentumSteps = 64;
 
-/// Writes gradient_squares and clears the verdict. cudaErrorInvalidValue for missing pointers, negative sizes, and steps
-/// of different inputs or verdicts, here and below.
+/// Writes gradient_squares and clears the verdict. This and the functions below return cudaErrorInvalidValue for
+/// missing pointers, negative sizes, and steps that differ in `nesterov` or `verdict`.
 cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
                               cudaStream_t stream);
 
-/// Writes momentum_squares: once, before the first step with this momentum. accumulate_momentum() keeps them up to
-/// date, to the bit where gradients are aligned to 16 bytes.
+/// Writes momentum_squares. Needed once, before the first step with this momentum: accumulate_momentum() keeps them up
+/// to date, with the same bits where gradients are aligned to 16 bytes.
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 
-/// Writes the scales of all steps, those with a null `scales` left out, and to the verdict the number of the first
-/// matrix (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or memory of the host
-/// that the device can write, gets verdict_report().
+/// Writes the scales of all steps whose `scales` is not null, and to the verdict the number of the first matrix
+/// (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or host memory that the
+/// device can write, gets verdict_report().
 cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
                   cudaStream_t stream);
 
-/// Updates the momentum and its squares, and writes the outputs. Scales and squares are not needed without one.
+/// Updates the momentum and its squares, and writes the outputs. A step without output needs no scales and squares.
 cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream);
 
 }  // namespace gluon::cuda

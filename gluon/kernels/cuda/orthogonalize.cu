@@ -15,13 +15,13 @@ using Form = OrthogonalizeOptions::Form;
 // there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
 constexpr double kTensorCoreGramAspect = 1.5;
 
-// Rounding of Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003,
-// against 0.001 to 0.002 in the direct form: less than what up to five steps leave, too much where more are asked for.
+// Rounding Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against
+// 0.001 to 0.002 in the direct form: less than the error of up to five steps, too much for more steps.
 constexpr int kMaxGramSteps = 5;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Hands out pieces of the workspace; counts only when the workspace is null.
+// Allocates from the workspace; only counts bytes if the workspace is null.
 class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
@@ -47,7 +47,7 @@ struct StackPlan {
   std::vector<Product> products;
 };
 
-// Writes the iteration down as products; every method appends one.
+// Plans the iteration as a list of products.
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
@@ -74,7 +74,7 @@ class Planner {
  private:
   static constexpr int kNone = -1;
 
-  // X alternates between scratch and output and ends in the output; converted input starts in the other one.
+  // X alternates between scratch and output and ends in the output; converted input starts where that works out.
   void place_input(int multiplications) {
     const bool half_input = stack_.input_type == ElementType::kFloat16;
     if (!half_input || multiplications > 1) {
@@ -83,7 +83,7 @@ class Planner {
       scratch_.data = arena_.take<__half>(scratch_.matrix_stride * stack_.count);
     }
     if (half_input) {
-      // Only ever read: no product has its C here.
+      // The input is only read: no product writes C to it.
       x_ = {static_cast<__half*>(const_cast<void*>(stack_.input)), stack_.row_stride, stack_.matrix_stride};
       return;
     }
@@ -103,15 +103,15 @@ class Planner {
     plan_.convert = true;
   }
 
-  // a I + b R + c R^2 = c (R + s I)^2 + (a - c s^2) I with s = b / (2 c): the s with which R comes to a step, so that
-  // its polynomial needs no addend. 0, and an addend, where R's scale is not known yet or R is needed again.
+  // The shift s = b / (2 c) of R before a step, with which a I + b R + c R^2 = c (R + s I)^2 + (a - c s^2) I needs no
+  // addend. 0, and an addend, if R's scale is not known yet or R is needed again.
   double shift_before(int step, int end) const {
     const Quintic& row = options_.coefficients[step];
     const bool possible = step > 0 && step + 1 == end && std::abs(row.b) <= 4 * std::abs(row.c);
     return possible ? row.b / (2 * row.c) : 0;
   }
 
-  // The steps [begin, end) by Gram matrices alone, then X <- Q X.
+  // Runs the steps [begin, end) on Gram matrices alone, then X <- Q X.
   void run_segment(int begin, int end, const HalfStack& target) {
     const bool first = begin == 0;
     int r = take(), q = kNone;
@@ -176,7 +176,7 @@ class Planner {
     return product;
   }
 
-  // z of R, of which r is R + shift I.
+  // z = a I + b R + c R^2, where r holds R + shift I.
   void append_polynomial(const Quintic& row, int r, double shift, int z) {
     Product& product = append_symmetric(r, r, z);
     product.alpha = static_cast<float>(row.c);
@@ -239,10 +239,10 @@ bool valid(const OrthogonalizeStack* stacks, int stack_count, const Orthogonaliz
   });
 }
 
-// Stacks that share a launch: each has up to 7 views among its operands.
+// Stacks that share a launch: each has up to 7 distinct operands.
 constexpr int kStacksPerLaunch = kMaxOperands / 8;
 
-// What runs on the device: conversions, then launches of products.
+// The work of a call: conversions, then launches of products.
 struct Plan {
   std::vector<StackPlan> stacks;
   std::vector<std::vector<Product>> launches;

@@ -6,13 +6,13 @@
 //            X <- Q X,  R = X X^T                                  then a restart
 //
 // (on the smaller side: R = X^T X and X <- X Z for tall matrices.) Multiples of the identity are added in a product's
-// fp32 epilogue. Where it can, R is kept as R + s I with s = b / (2 c), and Z is c (R + s I)^2 + (a - c s^2) I, a
-// product without a second operand. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its
+// fp32 epilogue. Where possible, R is kept as R + s I with s = b / (2 c), and Z is c (R + s I)^2 + (a - c s^2) I, a
+// product without an addend. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its
 // largest singular value; the factor goes into the first step's coefficients, on the device. Zero gives zero. float32
-// input of any scale is first brought to a Frobenius norm that suits half precision, by a sum of squares in float64.
+// input of any scale is first scaled to a Frobenius norm that suits half precision, by a sum of squares in float64.
 //
-// All stacks advance together in one launch (up to eight of them, 96 products). Nothing waits for the host, nothing is
-// allocated, results do not depend on scheduling, and the calls can be captured in a CUDA graph.
+// One launch runs up to eight stacks (96 products). Nothing waits for the host, nothing is allocated, results do not
+// depend on scheduling, and CUDA graphs can capture the calls.
 //
 // In the flow: momentum -> LMO direction.
 
@@ -33,9 +33,9 @@ struct OrthogonalizeStack {
   ElementType input_type = ElementType::kFloat16;  // or kFloat32
   int64_t row_stride = 0, matrix_stride = 0;       // of the input, in entries; kFloat16: rules of HalfStack
   HalfStack output;                                // (count, rows, columns); may not overlap the input
-  Product::Target
-      target;  // given: the polar factors move these matrices instead, the output is scratch memory;
-               // columns divisible by 64
+  /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by
+  /// 64.
+  Product::Target target;
 };
 
 struct OrthogonalizeOptions {
@@ -45,21 +45,21 @@ struct OrthogonalizeOptions {
   int steps = 0;
   double safety = 1.01;  // the coefficients expect singular values in [0, 1 / safety]
   Form form = Form::kAuto;
-  int segment_steps = 2;  // of the Gram form between restarts; 2 is what half precision allows
+  int segment_steps = 2;  // of the Gram form between restarts; half precision allows 2
 };
 
-/// The Frobenius norm half precision input should have (anything within a factor of 10 will do): sqrt(min(m, n)), at
-/// most 181, so that neither X nor X X^T leaves the range of half precision.
+/// The Frobenius norm that half precision input should have, within a factor of 10: sqrt(min(m, n)), at most 181, so
+/// that neither X nor X X^T leaves the range of half precision.
 float orthogonalize_input_length(int rows, int columns);
 
-/// Whether `options` run m x n matrices in the Gram form.
+/// Whether m x n matrices are orthogonalized in the Gram form with `options`.
 bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options);
 
-/// Bytes of workspace; 0 for invalid arguments. Depends on shapes, types and options alone.
+/// Bytes of workspace; 0 for invalid arguments. Depends only on shapes, types and options.
 size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
                                const OrthogonalizeOptions& options);
 
-/// Writes the polar factors, or moves the targets by them. `workspace`: device memory, address divisible by 256.
+/// Writes the polar factors, or adds them to the targets. `workspace`: device memory, address divisible by 256.
 /// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no coefficients and a workspace that
 /// is too small; cudaErrorNotSupported before compute capability 9.0.
 cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,

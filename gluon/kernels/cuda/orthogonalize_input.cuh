@@ -1,6 +1,6 @@
-// float32 matrices of any scale to half precision with a given Frobenius norm: a sum of squares in float64 (partial
-// sums in a fixed order), then one multiplication per entry. 4 bytes an entry read for the first, 6 moved by the
-// second. Zero stays zero; no epsilon; a matrix with NaN or infinite entries becomes NaN.
+// Conversion of float32 matrices of any scale to half precision with a given Frobenius norm: a sum of squares in
+// float64 (partial sums in a fixed order) reads 4 bytes per entry, then one multiplication per entry moves 6. Zero
+// stays zero, without an epsilon; a matrix with NaN or infinite entries becomes NaN.
 
 #pragma once
 
@@ -23,7 +23,7 @@ struct InputConversion {
   double* partials = nullptr;  // (count, input_partials)
 };
 
-// About 16384 entries a block of 256 threads.
+// About 16384 entries per block of 256 threads.
 inline constexpr int kInputThreads = 256, kInputEntries = 16384;
 
 inline int input_rows(const InputConversion& conversion) {
@@ -36,7 +36,7 @@ inline int input_partials(const InputConversion& conversion) {
   return (conversion.rows + rows - 1) / rows;
 }
 
-// Calls visit(row, column) for the block's rows, every fourth column where `vector`.
+// Calls visit(row, column) for the block's rows, for every fourth column if `vector`.
 template <typename Visit>
 __device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector,
                                   Visit visit) {

@@ -1,5 +1,5 @@
-// Reductions with a fixed order of operations, so that two runs give the same bits: butterflies inside a warp, then
-// over the warps of a block. No atomics.
+// Reductions with a fixed order of operations, so that two runs give the same bits: butterflies inside a warp, then a
+// sum over the warps of a block. No atomics.
 
 #pragma once
 

@@ -3,8 +3,8 @@
 //   M_i <- beta M_i + (1 - beta) g_i
 //   X_i <- (1 - decay t_i) X_i + t_i s sign(input_i)         input as in momentum.h, sign(0) = 0
 //
-// s is -1 times the width factor of the norm: lmo(g) = -sign(g). 20 bytes an entry. sign(NaN) is 0, as ATen has it; the
-// momentum shows the NaN. In the flow: gradient -> momentum -> LMO direction -> update. (paper: section "Special cases
+// s is -1 times the width factor of the norm: lmo(g) = -sign(g). 20 bytes per entry. sign(NaN) is 0, as in ATen; the
+// momentum keeps the NaN. In the flow: gradient -> momentum -> LMO direction -> update. (paper: section "Special cases
 // of the LMO framework", 1->inf)
 
 #pragma once

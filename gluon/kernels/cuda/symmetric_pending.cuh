@@ -1,4 +1,4 @@
-// How results of symmetric_product_kernel.cuh leave a block: as tiles of C, or added to a target.
+// How a block of symmetric_product_kernel.cuh writes its results: as tiles of C, or added to a target.
 
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace gluon::cuda::tiles {
 
-// A finished tile on its way, in half precision, 64 columns at a time. It waits in registers, so that the tensor cores
-// are busy with the next tile meanwhile.
+// A finished tile that is being stored in half precision, 64 columns at a time. It waits in registers while the tensor
+// cores compute the next tile.
 struct Pending {
   static constexpr int kBoxes = 4;
 
   const Launch& launch;
   uint32_t entries[64];
   Tile tile;
-  float move;        // of a target
+  float move;        // the factor of a target
   int box = kBoxes;  // the next one to store, kBoxes after the last
 
   __device__ explicit Pending(const Launch& launch) : launch(launch) {}
@@ -29,12 +29,12 @@ struct Pending {
     for (int i = 0; i < 64; ++i) entries[i] = hopper::pack_half(acc[2 * i], acc[2 * i + 1]);
   }
 
-  // Whether a box is to be stored after `done` of `all` products: all of them after two thirds.
+  // Whether to store a box after `done` of `all` products. All boxes are stored after two thirds of them.
   __device__ __forceinline__ bool is_due(int done, int all) const {
     return box < kBoxes && 6 * done >= box * all;
   }
 
-  // The whole warpgroup, when a box is left.
+  // Called by the whole warpgroup, when a box is left.
   __device__ __forceinline__ void store_next(const Shared& shared, int group) {
     const Arguments& product = launch.product[tile.product()];
     const int rank = static_cast<int>(hopper::cluster_rank());
@@ -47,7 +47,7 @@ struct Pending {
     } else {
       const uint32_t results = shared.results(group);
       const bool mirrored = is_mirrored(product, tile, rank, box);
-      hopper::meet(kResultsFree + group, kResultThreads);
+      hopper::sync(kResultsFree + group, kResultThreads);
       if (box == 0) write_box<0>(results, mirrored);
       if (box == 1) write_box<1>(results, mirrored);
       if (box == 2) write_box<2>(results, mirrored);
@@ -59,12 +59,12 @@ struct Pending {
   }
 
  private:
-  // One addition for each entry of the target: the order of the tiles changes no bit.
+  // Each entry of the target gets one addition, so the order of the tiles changes no bit.
   template <int kBox>
   __device__ __forceinline__ void add_box(const Arguments& product, int row) const {
     const int lane = threadIdx.x % 32, line = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const int column = tile.column() + 64 * kBox;
-    if (column >= product.columns || left_out(product.verdict)) return;
+    if (column >= product.columns || skips_step(product.verdict)) return;
     float* target = product.targets[tile.matrix()] + static_cast<int64_t>(line) * product.columns + column +
                     2 * (lane % 4);
 #pragma unroll
@@ -96,8 +96,8 @@ struct Pending {
   }
 };
 
-// The warp that sends a warpgroup's boxes to C and to the mirrored place, and tells those who wait for a tile that it
-// is there: until it is, only this warp waits.
+// Runs in the warp that sends a warpgroup's boxes to C and to the mirrored position, and then publishes the tile. Only
+// this warp waits for the copies to end.
 __device__ __forceinline__ void send_results(const Launch& launch, const Shared& shared, int rank,
                                              int group) {
   const uint32_t results = shared.results(group);
@@ -112,7 +112,7 @@ __device__ __forceinline__ void send_results(const Launch& launch, const Shared&
 #pragma unroll 1
     for (int box = 0; box < boxes; ++box) {
       hopper::arrive(kResultsFree + group, kResultThreads);
-      hopper::meet(kResultsFull + group, kResultThreads);
+      hopper::sync(kResultsFull + group, kResultThreads);
       if (!leader) continue;
       const CUtensorMap* map = &launch.maps[product.c];
       const int column = tile.column() + 64 * box;

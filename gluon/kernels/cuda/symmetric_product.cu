@@ -20,12 +20,12 @@ struct Extents {
   int rows, columns;
 };
 
-// The launch's operands: each different view once.
+// The operands of a launch, each distinct view once.
 class Operands {
  public:
   explicit Operands(Launch* launch) : launch_(launch) {}
 
-  // The index of the view's map.
+  // Finds or adds the view's map.
   cudaError_t find(const HalfStack& stack, int count, Extents extents, int8_t* index) {
     const HalfView view{stack.data, stack.row_stride, stack.matrix_stride,
                         count,      extents.rows,     extents.columns};
@@ -123,7 +123,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   return product.target.matrices != nullptr && wrong_target ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-// Each product waits for the previous one of its chain.
+// Makes each product wait for the previous one of its chain.
 cudaError_t link_chains(const Product* products, int product_count, int* progress, Launch* launch) {
   for (int i = 0; i < product_count; ++i) {
     int* done = progress;
@@ -140,17 +140,17 @@ cudaError_t link_chains(const Product* products, int product_count, int* progres
   return cudaSuccess;
 }
 
-// Some neighbouring matrices of a chain on their way through its products.
+// Consecutive matrices of a chain that pass through its products together.
 struct Group {
   std::vector<int> products;
   int first, count;
   std::size_t next = 0;
 };
 
-// Groups on their way at a time, and how many rounds of all clusters each of their products takes at least: few enough
-// for a product to find in the L2 cache what the one before it wrote, enough for a group not to wait for itself. Seen
-// on an H200, beside whole products one after another: 144 matrices of 2048 x 2048 and 2048 x 8192 take 51 instead of
-// 56 ms, those of 768 x 768 and 768 x 3072 the same.
+// Groups in progress at a time, and how many rounds of all clusters each of their products takes at least: few enough
+// that a product finds in the L2 cache what the one before it wrote, enough that a group does not wait for itself. On
+// an H200, compared with whole products one after another: 144 matrices of 2048 x 2048 and 2048 x 8192 take 51 instead
+// of 56 ms, those of 768 x 768 and 768 x 3072 the same time.
 constexpr std::size_t kWindow = 5;
 constexpr double kRounds = 0.75;
 
@@ -179,7 +179,7 @@ std::vector<Group> make_groups(const Product* products, int product_count, doubl
   return groups;
 }
 
-// Numbers the tiles: the groups of the window take turns, a product each.
+// Numbers the tiles: the groups of the window take turns, one product each.
 void fill_segments(const Product* products, int product_count, int clusters, Launch* launch) {
   std::vector<Group> waiting;
   std::size_t segments = tiles::kMaxSegments + 1;
@@ -220,7 +220,7 @@ cudaError_t launch_products(const Product* products, int product_count, int* pro
   if (products == nullptr || progress == nullptr || product_count < 1 || product_count > kMaxProducts) {
     return cudaErrorInvalidValue;
   }
-  int clusters = 0;  // tiles wait for each other: there may not be more than run at once
+  int clusters = 0;  // tiles wait for each other, so all clusters must be resident at once
   cudaError_t error =
       resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
                         tiles::kThreads, tiles::kSharedBytes, &clusters);

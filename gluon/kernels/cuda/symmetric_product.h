@@ -11,14 +11,13 @@
 // stored twice, once transposed: 21 instead of 36 blocks of 128 x 128 for 768 x 768, 136 instead of 256 for 2048 x
 // 2048.
 //
-// Per matrix scaling without a pass of its own: a Gram product can leave partial sums of |C|_F^2, and a later product
-// can take s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and beta by
+// Scaling each matrix needs no extra pass: a Gram product can write partial sums of |C|_F^2, and a later product can
+// compute s = 1 / (safety |C|_F^(1/2)) from them (0 for C = 0) and multiply alpha by s^alpha_power and beta by
 // s^addend_power.
 //
-// Many products run as one launch. Those with the same `chain` follow each other matrix by matrix: a product starts on
-// a matrix as soon as the previous one of its chain has finished that matrix, so that there is no gap between products
-// and no idle multiprocessor at the end of each. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer
-// (orthogonalize.h).
+// Many products run as one launch. Products with the same `chain` depend on each other matrix by matrix: a product
+// starts on a matrix as soon as the previous product of its chain has finished that matrix, so that no multiprocessor
+// idles between products. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer (orthogonalize.h).
 
 #pragma once
 
@@ -32,8 +31,8 @@
 namespace gluon::cuda {
 
 /// Matrices in device memory, rows contiguous. The address must be divisible by 16, both strides (in entries) by 8;
-/// the number of columns may be smaller than row_stride and need not be divisible by anything. What lies behind the
-/// columns is not read, and not written either except for zeros up to the next multiple of 8.
+/// the number of columns may be any number up to row_stride. Entries beyond the columns are not read, and not written
+/// except for zeros up to the next multiple of 8.
 struct HalfStack {
   __half* data = nullptr;
   int64_t row_stride = 0;
@@ -60,8 +59,8 @@ struct Product {
   float safety = 1;
   int alpha_power = 0, addend_power = 0;
 
-  // kLeft and kRight with n divisible by 64: C, rounded to half precision, is not stored but added to float32 matrices
-  // (m, n), contiguous, T_i += factor radii_i C_i. c then says its shape only.
+  // For kLeft and kRight with n divisible by 64: instead of being stored, C, rounded to half precision, is added to
+  // contiguous float32 matrices (m, n), T_i += factor radii_i C_i. c then only gives its shape.
   struct Target {
     float* const* matrices = nullptr;  // count pointers in device memory, divisible by 8; null: C is stored
     const float* radii = nullptr;
@@ -70,17 +69,17 @@ struct Product {
   } target;
 };
 
-/// In one launch: products, and different stacks (same memory, another shape counts again) among their operands.
+/// Limits of one launch: products, and different operands (the same memory with another shape is another operand).
 inline constexpr int kMaxProducts = 96, kMaxOperands = 64;
 
 /// Partial sums per matrix of a Gram product with C (side, side).
 int product_partials(int side);
 
-/// Ints of device memory that a launch of these products needs for its bookkeeping.
+/// Counters (ints of device memory) that a launch of these products needs.
 int64_t product_progress(const Product* products, int product_count);
 
-/// Runs the products, in this order where it matters; products of different chains may not read or write what
-/// another chain writes. `progress`: device memory, see above; cleared first. cudaErrorInvalidValue for missing
+/// Runs the products, those of a chain in this order; no chain may read or write what another chain writes. `progress`:
+/// product_progress() ints of device memory, cleared first. cudaErrorInvalidValue for missing
 /// pointers, misaligned strides, empty shapes and too many products; cudaErrorNotSupported before compute capability
 /// 9.0.
 cudaError_t launch_products(const Product* products, int product_count, int* progress, cudaStream_t stream);

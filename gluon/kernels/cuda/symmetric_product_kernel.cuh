@@ -1,16 +1,17 @@
 // The kernel behind symmetric_product.h: a persistent, warp-specialised product of tiles 256 x 256 x 64 by clusters of
 // two blocks.
 //
-// Threads: warpgroups 1 and 2 each own 64 of the block's 128 rows: four m64n256k16 a stage, accumulators in 128
-// registers a thread. Of warpgroup 0 one lane is the producer, which asks the copy engine for boxes of 64 x 64, and two
-// warps send results (symmetric_pending.cuh): whoever feeds the tensor cores waits for no copy to end. A ring of
-// kStages slots of 48 KiB (A 128 x 64, B 256 x 64) connects them. Both blocks of a cluster need the same B: each loads
-// half of it, for both, which cuts what L2 must deliver by a third; their rings advance together, a slot is free when
-// both blocks have released it. The addend D comes through the same ring, in two slots of 128 x 128.
+// Threads: warpgroups 1 and 2 each own 64 of the block's 128 rows: four m64n256k16 per stage, accumulators in 128
+// registers per thread. In warpgroup 0 one lane is the producer, which requests boxes of 64 x 64 from the copy engine,
+// and two warps send results (symmetric_pending.cuh), so that the warps that feed the tensor cores never wait for a
+// copy to end. A ring of kStages slots of 48 KiB (A 128 x 64, B 256 x 64) connects them. Both blocks of a cluster need
+// the same B: each loads half of it for both, which cuts the traffic from L2 by a third. Their rings advance together:
+// a slot is free when both blocks have released it. The addend D comes through the same ring, in two slots of 128 x
+// 128.
 //
-// Cluster i of n computes the tiles i, i + n, ...: no schedule changes a bit of the result. A tile waits for tiles with
-// smaller numbers alone, and all clusters are on the device at once: the unfinished tile with the smallest number never
-// waits, so the wait ends.
+// Cluster i of n computes the tiles i, i + n, ...: the result does not depend on scheduling. A tile waits only for
+// tiles with smaller numbers, and all clusters are resident at once: the unfinished tile with the smallest number never
+// waits, so there is no deadlock.
 
 #pragma once
 
@@ -55,7 +56,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
                                  across_b ? first : depth, across_b ? depth : first, tile.matrix());
       }
       position.advance();
-      // The next tile is looked up, and its inputs are asked for, while there is time.
+      // Look up the next tile, and whether its inputs are ready, during the products of this one.
       if (k == 0) {
         number += tile_stride();
         if (number < launch.tiles) next = find_tile(launch, number, segment);
@@ -76,7 +77,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
   }
 }
 
-// acc += factor * addend, from 128 x 128 slots.
+// acc += factor * addend, whose halves are in two slots.
 __device__ __forceinline__ void add_addend(float (&acc)[128], const Shared& shared, Position& position,
                                            int group, float factor) {
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
@@ -100,7 +101,7 @@ __device__ __forceinline__ void add_addend(float (&acc)[128], const Shared& shar
   }
 }
 
-// acc += factor I, in a tile on the diagonal. Of each block of 8 x 8 entries a lane has two neighbours in a row.
+// acc += factor I, in a tile on the diagonal. A lane holds two neighbours in a row of each block of 8 x 8 entries.
 __device__ __forceinline__ void add_identity(float (&acc)[128], int rank, int group, float factor) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row = lane / 4;
   const float even = row % 2 == 0 ? factor : 0, odd = factor - even;
@@ -113,7 +114,7 @@ __device__ __forceinline__ void add_identity(float (&acc)[128], int rank, int gr
   }
 }
 
-// 1 / (safety |C|_F^(1/2)) from the partial sums of |C|_F^2, 0 for C = 0; the same in every lane.
+// 1 / (safety |C|_F^(1/2)) from the partial sums of |C|_F^2, 0 for C = 0. Every lane returns the same.
 __device__ __forceinline__ float inverse_bound(const float* partials, int count, float safety) {
   float sum = 0;
   for (int i = threadIdx.x % 32; i < count; i += 32)
@@ -128,10 +129,10 @@ __device__ __forceinline__ float power(float x, int exponent) {
   return result;
 }
 
-// One partial sum a warp, sixteen a tile; what is stored twice counts twice.
+// Writes one partial sum per warp, sixteen per tile. Entries that are stored twice count twice.
 __device__ __forceinline__ void write_squares(const float (&acc)[128], const Tile& tile, int rank, int group,
                                               float* squares, int tiles) {
-  float sums[4] = {};  // two of each half: the chip adds faster than one after another
+  float sums[4] = {};  // two for each half: independent additions are faster than one chain
 #pragma unroll
   for (int i = 0; i < 128; ++i) sums[i / 64 * 2 + i % 2] += acc[i] * acc[i];
   const float left = sums[0] + sums[1], right = sums[2] + sums[3];
@@ -143,7 +144,7 @@ __device__ __forceinline__ void write_squares(const float (&acc)[128], const Til
   }
 }
 
-// The factors of a tile's sum and its addend, and of the way of its target.
+// The factors of a tile's sum, its addend and its target.
 struct Factors {
   float alpha, beta, move;
 };
@@ -167,7 +168,8 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
   int number = first_tile(), segment = 0;
   Tile next = number < launch.tiles ? find_tile(launch, number, segment) : Tile();
   for (;;) {
-    // Where the next tile is late, it may be waiting for this very result; a short one leaves no time for it.
+    // Store now while the next tile is not ready, since it may wait for this result, or if it is too short to store
+    // during it.
     const bool long_enough =
         number < launch.tiles && launch.product[next.product()].depth_tiles > Pending::kBoxes;
     while (pending.box < Pending::kBoxes) {
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
   }
   hopper::cluster_barrier();
   if (threadIdx.x < 128) {
-    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: more than a block was given would wait forever
+    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: asking for more than the block has would hang
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) produce(launch, shared, rank);
     if (warp == 1 || warp == 2) send_results(launch, shared, rank, warp - 1);
@@ -236,7 +238,7 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
     consume(launch, shared, rank, threadIdx.x / 128 - 1);
   }
   __syncwarp();
-  hopper::cluster_barrier();  // the other block may still write here, and tell this one's barriers
+  hopper::cluster_barrier();  // the other block may still write to this block's memory and barriers
 }
 
 }  // namespace gluon::cuda::tiles

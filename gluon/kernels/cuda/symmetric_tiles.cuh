@@ -1,7 +1,7 @@
-// Which tiles a launch of products consists of, and which one has a given number.
+// The tiles of a launch of products, and their numbers.
 //
-// A product's result is cut into tiles of 256 x 256, one for a cluster of two blocks: each computes 128 rows of it. Of
-// a symmetric result only the tiles on and below the diagonal are computed:
+// A product's result is cut into tiles of 256 x 256. A cluster of two blocks computes a tile, each block 128 rows of
+// it. Of a symmetric result only the tiles on and below the diagonal are computed:
 //
 //   0 |0            768 x 768: six tiles instead of nine
 //   1 |1 2
@@ -16,12 +16,16 @@
 
 namespace gluon::cuda::tiles {
 
-enum class Layout : int8_t { kAlongDepth, kAcrossDepth, kMixed };  // of A and B in memory; mixed: B across
+enum class Layout : int8_t {
+  kAlongDepth,
+  kAcrossDepth,
+  kMixed
+};  // rows of A and B in memory; kMixed: only those of B run across
 
 struct Arguments {
   int8_t a, b, c, d;  // operands, as indices of Launch::maps
   Layout layout;
-  bool symmetric, shared_operand, has_addend;  // lower tiles only; A is B; D
+  bool symmetric, shared_operand, has_addend;  // only lower tiles; A is B; there is a D
   int depth_tiles;
   int tiles, row_tiles, column_tiles;  // of one matrix
   float alpha, beta, identity;
@@ -31,8 +35,8 @@ struct Arguments {
   const float* bound;
   float* squares;
   const int* wait_for;  // per matrix: warpgroups that have finished a tile of the previous product, or null
-  int wait_count;       // all of them
-  int* done;            // the same of this product, or null
+  int wait_count;       // the value of a finished matrix
+  int* done;            // the counters of this product, or null
   int rows, columns;    // of a target
   float* const* targets;
   const float* radii;
@@ -40,14 +44,14 @@ struct Arguments {
   float target_factor;
 };
 
-// The tiles of neighbouring matrices of one product, numbered up to `end` in the launch, a matrix after another.
+// Tiles of consecutive matrices of one product; their numbers in the launch end before `end`.
 struct Segment {
   int end;
   int16_t product, first_matrix;
 };
 inline constexpr int kMaxSegments = 1000;
 
-// Kernel parameters may be 32764 bytes.
+// Kernel parameters may take up to 32764 bytes.
 struct Launch {
   CUtensorMap maps[kMaxOperands];
   Arguments product[kMaxProducts];
@@ -60,7 +64,7 @@ __host__ __device__ inline int lower_tiles(int side) { return side * (side + 1) 
 
 inline constexpr int kMaxTiles = 0x10000;  // along one side
 
-// Two registers: the kernel has none to spare.
+// Packed into two registers, since the kernel has none to spare.
 class Tile {
  public:
   Tile() = default;
@@ -70,19 +74,19 @@ class Tile {
   __device__ int product() const { return static_cast<int>(product_matrix_ >> 16); }
   __device__ int matrix() const { return static_cast<int>(product_matrix_ & 0xffff); }
 
-  // First entry.
+  // The first entry.
   __device__ int row() const { return kTile * static_cast<int>(row_column_ >> 16); }
   __device__ int column() const { return kTile * static_cast<int>(row_column_ & 0xffff); }
   __device__ bool on_diagonal() const { return row() == column(); }
 
-  // Among those of a symmetric matrix.
+  // The number among the tiles of a symmetric matrix.
   __device__ int index() const { return lower_tiles(row() / kTile) + column() / kTile; }
 
  private:
   uint32_t product_matrix_, row_column_;
 };
 
-// `segment` is that of the caller's previous tile, 0 at first: a block's tiles have growing numbers.
+// `segment` is the segment of the caller's previous tile, 0 at first: the numbers of a block's tiles grow.
 __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int& segment) {
   while (number >= launch.segment[segment].end) ++segment;
   const int product = launch.segment[segment].product;
@@ -96,29 +100,29 @@ __device__ __forceinline__ Tile find_tile(const Launch& launch, int number, int&
     while (lower_tiles(row + 1) <= index) ++row;
     return {product, matrix, row, index - lower_tiles(row)};
   }
-  // The shorter side runs fastest: what the multiprocessors share at a time stays in L2.
+  // The shorter side runs fastest, so that operands the multiprocessors share at a time stay in L2.
   const bool rows_first = arguments.row_tiles < arguments.column_tiles;
   const int side = rows_first ? arguments.row_tiles : arguments.column_tiles;
   const int slow = index / side, fast = index - slow * side;
   return {product, matrix, rows_first ? fast : slow, rows_first ? slow : fast};
 }
 
-// On the diagonal of A A^T a block's rows of A are its half of B.
+// Whether a block's rows of A are its half of B: on the diagonal of A A^T.
 __device__ __forceinline__ bool a_is_in_b(const Arguments& product, const Tile& tile) {
   return product.shared_operand && tile.on_diagonal();
 }
 
-// The first block of a diagonal tile leaves its right half to the second one.
+// Whether the block computes only the left half of its rows: the first block of a tile on the diagonal.
 __device__ __forceinline__ bool is_half(const Arguments& product, const Tile& tile, int rank) {
   return product.symmetric && tile.on_diagonal() && rank == 0;
 }
 
-// Whether the 64 columns `box` of a block's tile are stored above the diagonal, too.
+// Whether box `box` (64 columns) of a block's tile is also stored above the diagonal.
 __device__ __forceinline__ bool is_mirrored(const Arguments& product, const Tile& tile, int rank, int box) {
   return product.symmetric && (!tile.on_diagonal() || (rank == 1 && box < 2));
 }
 
-// Barriers, + warpgroup: its threads agree; its results may be written, by it; they may be sent, by a warp.
+// Barriers, one per warpgroup (id + group): its threads agree; its result buffer is free; it is full.
 inline constexpr int kAgree = 1, kResultsFree = 3, kResultsFull = 5, kResultThreads = 128 + 32;
 
 }  // namespace gluon::cuda::tiles

@@ -5,7 +5,7 @@ namespace {
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function without linking the driver, so that the library loads on machines without a GPU.
+// Finds the driver's function without linking the driver, so that the library loads on machines without a GPU.
 EncodeTensorMap find_encode_tensor_map() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -30,7 +30,7 @@ cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map) {
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(2 * view.row_stride),
                                 static_cast<cuuint64_t>(2 * matrix_stride)};
   const cuuint32_t box[] = {64, 64, 1}, steps[] = {1, 1, 1};
-  // Nothing is computed on the way: bfloat16 travels as well.
+  // A copy computes nothing, so the map serves bfloat16, too.
   const CUresult result =
       encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(view.data), sizes, strides, box,
              steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

@@ -1,4 +1,4 @@
-// Stacks of half precision matrices as Hopper's copy engine sees them.
+// Tensor maps: stacks of half precision matrices as Hopper's copy engine addresses them.
 
 #pragma once
 
@@ -18,12 +18,12 @@ struct HalfView {
   bool operator==(const HalfView&) const = default;
 };
 
-/// In boxes of 64 x 64, swizzled as the tensor cores read them. cudaErrorInvalidValue where the view is not as above,
-/// cudaErrorNotSupported where the driver is too old.
+/// Makes the map for boxes of 64 x 64, swizzled as the tensor cores read them. cudaErrorInvalidValue if the view is not
+/// as above, cudaErrorNotSupported if the driver is too old.
 cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map);
 
-/// How many clusters of `blocks` blocks of this kernel the current device runs at once. cudaErrorNotSupported below
-/// compute capability 9.0 and above it.
+/// How many clusters of `blocks` blocks of this kernel the current device runs at once. cudaErrorNotSupported unless
+/// its compute capability is 9.x.
 cudaError_t resident_clusters(const void* kernel, int blocks, int threads, int shared_bytes, int* clusters);
 
 }  // namespace gluon::cuda

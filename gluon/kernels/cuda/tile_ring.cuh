@@ -1,9 +1,9 @@
-// What persistent products of tiles 256 x 256 by clusters of two blocks share: a ring of slots in shared memory with
-// two barriers each, room for results on their way out, and the sum over the depth.
+// The common part of persistent products that compute tiles of 256 x 256 by clusters of two blocks: a ring of slots in
+// shared memory with two barriers each, buffers for results, and the sum over the depth.
 //
-// Each block of a cluster has 128 rows of the tile, each of its two warpgroups of consumers 64 of them. A slot holds
-// 64 of the depth: B's 256 rows, of which each block loads half, for both, and the block's own 128 of A. A slot is free
-// when both blocks have released it.
+// Each block of a cluster computes 128 rows of the tile, each of its two consumer warpgroups 64 of them. A slot holds
+// 64 columns of depth: the 256 rows of B, of which each block loads half for both, and the block's own 128 rows of A. A
+// slot is free when both blocks have released it.
 
 #pragma once
 
@@ -21,7 +21,7 @@ inline constexpr int kResultBytes = 2 * kBoxBytes;  // of one warpgroup
 inline constexpr int kThreads = 384, kConsumers = 2;
 inline constexpr int kSharedBytes = 1024 + kStages * kSlotBytes + kConsumers * kResultBytes + 256;
 
-// A cluster's tiles.
+// The tiles of a cluster: first_tile(), first_tile() + tile_stride(), ...
 __device__ inline int first_tile() { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
 __device__ inline int tile_stride() { return static_cast<int>(gridDim.x) / kClusterBlocks; }
 
@@ -51,7 +51,7 @@ struct Shared {
   __device__ uint32_t other_barrier(int i) const { return barriers() + 8 * (2 * kStages + i); }  // i < 8
 };
 
-// By one thread of the block.
+// Called by one thread of the block.
 __device__ inline void initialise(const Shared& shared) {
   for (int i = 0; i < kStages; ++i) {
     hopper::barrier_init(shared.full_at({i, 0}), 1);
@@ -59,25 +59,25 @@ __device__ inline void initialise(const Shared& shared) {
   }
 }
 
-// Tells the producers of both blocks.
+// Frees the slot for the producers of both blocks.
 __device__ inline void release(const Shared& shared, int slot) {
   __syncwarp();
   const uint32_t lane = threadIdx.x % 32;
   if (lane < kClusterBlocks) hopper::barrier_arrive(shared.empty_at({slot, 0}), lane);
 }
 
-// Waits until the slot is free, and says what will come.
+// Waits until the slot is free, and expects `bytes` of copies into it.
 __device__ inline void acquire(const Shared& shared, const Position& position, uint32_t bytes) {
   hopper::barrier_wait(shared.empty_at(position), position.parity ^ 1);
   hopper::barrier_expect(shared.full_at(position), bytes);
 }
 
-// Lane's row and 16-byte chunk in a box for the 8 x 8 moves: matrices (rows 0-7, rows 8-15) x (chunk, chunk + 1).
+// The address of a 16-byte chunk of a row in a swizzled box, for the 8 x 8 moves.
 __device__ __forceinline__ uint32_t box_address(uint32_t box, int row, int chunk) {
   return box + row * 128 + ((chunk ^ (row & 7)) << 4);
 }
 
-// What a warpgroup multiplies, and how it lies in memory: along the depth, or across it.
+// The operands of a warpgroup: their type, and whether their rows in memory run along the depth or across it.
 template <typename Element_, int kColumns_, bool kAcrossA_, bool kAcrossB_>
 struct Inputs {
   using Element = Element_;
@@ -104,10 +104,10 @@ __device__ __forceinline__ void multiply_slot(float (&acc)[128], const Shared& s
   hopper::products_commit();
 }
 
-// One tile's sum over the depth. One group of products stays in flight while the next slot is awaited, and slots are
-// released before anything else is done. The previous tile is stored meanwhile, spread over the first two thirds and
-// not by both warpgroups at once; `prepare` runs beside the last products. The store is here once per kind of product:
-// in line at three places it made the whole 1.5 % slower.
+// Sums one tile over the depth. One group of products stays in flight during the wait for the next slot, and slots are
+// released first. Meanwhile the previous tile is stored, spread over the first two thirds of the depth and not by both
+// warpgroups at once; `prepare` runs during the last products. The store is instantiated once per kind of product:
+// inlined at three places it made the product 1.5 % slower.
 template <typename Inputs, typename Pending, typename Prepare>
 __device__ __forceinline__ void accumulate(float (&acc)[128], Pending& pending, const Shared& shared,
                                            Position& position, uint32_t offset_a, int depth, int group,

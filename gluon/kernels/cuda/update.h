@@ -1,10 +1,10 @@
-// Fused parameter update: all layers of a shape moved by one launch.
+// Fused parameter update: one launch moves all layers of a shape.
 //
 //   X_i <- (1 - decay t_i) X_i + t_i s D_i            i < c, `size` entries each
 //
-// t_i is the radius, on the device; s is the factor between the direction that was computed and the LMO's (-1 times
-// the width factor for a polar factor); decay is the weight decay, or 1 / rho in the ball of radius rho. 10 bytes an
-// entry with half precision directions. In the flow: radius -> update. (paper: algorithm "Gluon", its last line)
+// t_i is the radius, on the device; s is the factor from the given direction to the LMO's (-1 times the width factor
+// for a polar factor); decay is the weight decay, or 1 / rho in the ball of radius rho. 10 bytes per entry with half
+// precision directions. In the flow: radius -> update. (paper: algorithm "Gluon", its last line)
 
 #pragma once
 

@@ -1,11 +1,11 @@
 // Packs: W neighbouring entries of a row, read and written by one instruction and computed with in float32.
 //
 //   W    float32     half, bfloat16    used by
-//   1    4 bytes     2 bytes           sizes and addresses that allow nothing wider
-//   4    16 bytes    8 bytes           kernels where float32 is most of the traffic, as the optimizer's
+//   1    4 bytes     2 bytes           sizes and addresses that are not aligned
+//   4    16 bytes    8 bytes           kernels whose traffic is mostly float32, as the optimizer's
 //   8    -           16 bytes          kernels in bfloat16 throughout
 //
-// Reading a pack needs an address divisible by its size: is_aligned() asks.
+// Reading a pack needs an address divisible by its size, which is_aligned() checks.
 
 #pragma once
 

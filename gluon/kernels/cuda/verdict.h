@@ -1,6 +1,6 @@
-// The verdict on a step's gradients, made on the device by judge() of momentum.h and heeded there: the kernels that
-// change something return at once where a gradient was not finite. The host need not wait for it; it finds the verdict
-// in its own memory, with the number of the judgement it belongs to.
+// The verdict on a step's gradients. judge() of momentum.h writes it on the device, where the kernels that change
+// anything read it and return at once if a gradient was not finite. The host need not wait: judge() also reports the
+// verdict to host memory, with the number of the judgement it belongs to.
 
 #pragma once
 
@@ -10,20 +10,20 @@ namespace gluon::cuda {
 
 inline constexpr int kAllFinite = 0x7f7f7f7f;
 
-/// In device memory, zero at first.
+/// In device memory; zero before the first judgement.
 struct Verdict {
   int first_bad;        // matrix, or kAllFinite
-  unsigned judgements;  // told so far
-  unsigned blocks;      // that have finished the present one
+  unsigned judgements;  // reported so far
+  unsigned blocks;      // of the current judgement that have finished
 };
 
 #ifdef __CUDACC__
-/// What judge() leaves in memory of the host: the judgement's number in the upper half, first_bad in the lower.
+/// What judge() writes to host memory: the judgement's number in the upper half, first_bad in the lower.
 __device__ inline uint64_t verdict_report(unsigned judgement, int first_bad) {
   return static_cast<uint64_t>(judgement) << 32 | static_cast<uint32_t>(first_bad);
 }
 
-__device__ inline bool left_out(const Verdict* verdict) {
+__device__ inline bool skips_step(const Verdict* verdict) {
   return verdict != nullptr && verdict->first_bad != kAllFinite;
 }
 #endif

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "gluon/kernels/cuda/reduce.cuh"
+#include "gluon/kernels/cuda/hopper.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
 
 namespace gluon::lab::cuda {
 namespace {
 
-using namespace gluon::cuda;  // packs, reductions, tiles
+using namespace gluon::cuda;
 
 constexpr float kLog2E = 1.4426950408889634F;
 constexpr float kLn2 = 0.6931471805599453F;
@@ -33,7 +33,7 @@ struct Combine {
   }
 };
 
-// Over one warp, then over the warps; `shared` has a place for each. Fixed order.
+// Combines over one warp, then over the warps, in a fixed order; `shared` has an entry for each warp.
 template <int Threads>
 __device__ Softmax combine_block(Softmax value, Softmax* shared) {
 #pragma unroll
@@ -57,47 +57,23 @@ __device__ float loss_of(Softmax total, float label_logit) {
   return total.largest - label_logit + kLn2 * log2f(total.sum);
 }
 
-// ---- Hopper: one block per multiprocessor, which takes every gridDim.x-th row. Two rows of shared memory are filled
-// by bulk copies ahead of the work; 640 threads hold up to 10 packs of 8 entries each in registers, so a buffer is free
-// again as soon as it was read. 640 x 10 x 8 = 51200 entries; GPT-2's 50304 fill 98 % of them. 4 bytes an entry; H200,
-// 32768 x 50304: 1.67 ms, 94 % of the copy bound of 4.2 TB/s; the loss alone 0.74 ms, 106 %.
+// ---- Hopper: one block per multiprocessor, which takes every gridDim.x-th row. Bulk copies fill two rows of shared
+// memory ahead of the work; 640 threads hold up to 10 packs of 8 entries each in registers, so a buffer is free again
+// as soon as it was read. 640 x 10 x 8 = 51200 entries; GPT-2's 50304 fill 98 % of them. 4 bytes per entry; H200, 32768
+// x 50304: 1.67 ms, 94 % of the copy bound of 4.2 TB/s; the loss alone 0.74 ms, 106 %.
 
 constexpr int kThreads = 640;
 constexpr int kPacks = 10;
 constexpr int kBuffers = 2;
-static_assert(kThreads * kPacks * 8 == 51200);  // what cross_entropy.h and NanoGpt::slow_part() say
+static_assert(kThreads * kPacks * 8 == 51200);  // the limit in cross_entropy.h and NanoGpt::slow_part()
 
-__device__ unsigned shared_address(const void* p) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(p));
-}
-
-__device__ void barrier_init(uint64_t* barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(barrier)) : "memory");
-}
-
-__device__ void barrier_wait(uint64_t* barrier, unsigned phase) {
-  unsigned done = 0;
-  while (done == 0) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n"
-        "}\n"
-        : "=r"(done)
-        : "r"(shared_address(barrier)), "r"(phase)
-        : "memory");
-  }
-}
-
-__device__ void fetch_row(void* buffer, const void* row, unsigned bytes, uint64_t* barrier) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+__device__ void fetch_row(void* buffer, const void* row, unsigned bytes, const uint64_t* barrier) {
+  const uint32_t full = hopper::shared_address(barrier);
+  hopper::barrier_expect(full, bytes);
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          shared_address(buffer)),
-      "l"(row), "r"(bytes), "r"(shared_address(barrier))
+          hopper::shared_address(buffer)),
+      "l"(row), "r"(bytes), "r"(full)
       : "memory");
 }
 
@@ -118,9 +94,9 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
   const unsigned bytes = static_cast<unsigned>(packs) * 16;
   const int me = threadIdx.x;
   if (me == 0) {
-    for (int b = 0; b < kBuffers; ++b) barrier_init(full + b);
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    for (int b = 0; b < kBuffers; ++b) hopper::barrier_init(hopper::shared_address(full + b), 1);
+    hopper::barrier_init_fence();
+    hopper::async_proxy_fence();
     for (int b = 0; b < kBuffers; ++b) {
       const int64_t row = blockIdx.x + static_cast<int64_t>(b) * gridDim.x;
       if (row < a.rows) fetch_row(buffers + b * bytes, a.logits + row * a.vocabulary, bytes, full + b);
@@ -132,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
     const int b = turn % kBuffers;
     const int64_t label = a.labels[row];
     const bool labelled = label >= 0 && label < a.vocabulary;
-    barrier_wait(full + b, turn / kBuffers % 2);
+    hopper::barrier_wait(hopper::shared_address(full + b), turn / kBuffers % 2);
     const auto* buffer = reinterpret_cast<const __nv_bfloat16*>(buffers + b * bytes);
     const float label_logit = labelled && me == 0 ? to_float(buffer[label]) : NAN;
     Eight x[kPacks];
@@ -152,7 +128,7 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
         mine.sum += power_of_two((to_float(x[u].entries[j]) - mine.largest) * kLog2E);
       }
     }
-    // The barrier inside also says that every thread has left the buffer; `warps` alternates, so one barrier is enough.
+    // After the barrier inside, every thread has read the buffer. `warps` alternates, so that one barrier is enough.
     const Softmax total = combine_block<kThreads>(mine, warps[b]);
     if (me == 0) {
       const int64_t next = row + static_cast<int64_t>(kBuffers) * gridDim.x;

@@ -5,12 +5,12 @@
 namespace gluon::lab::cuda {
 namespace {
 
-using namespace gluon::cuda;  // packs, reductions, tiles
+using namespace gluon::cuda;
 
-// Of the sorted tokens, those of a row follow each other. sum_chunks() adds up, for every chunk of them, the run the
-// chunk begins with; so a row is the sum of its tokens up to the next chunk, which it has for itself, and of the chunks
-// that begin with it. A warp has 384 columns of a chunk or a row, and a lane three packs of four: enough loads under
-// way to keep the memory busy.
+// Equal tokens are adjacent after sorting. For each chunk of sorted tokens, sum_chunks() sums the run of equal tokens
+// at its start. A row is then the sum of its tokens before the first chunk boundary and of the chunks that start with
+// its token. A warp has 384 columns of a chunk or a row, a lane three packs of four: enough loads in flight to keep the
+// memory busy.
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32;
 constexpr int kPacks = 3, kColumns = kPacks * 32 * 4;
@@ -21,7 +21,7 @@ __device__ int warp_number() {
 __device__ int lane_number() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ int first_column() { return static_cast<int>(blockIdx.y) * kColumns + 4 * lane_number(); }
 
-// A lane's columns of a row, those that there are.
+// A lane's columns of a row, as far as the row has them.
 struct Part {
   Pack<4> packs[kPacks] = {};
 
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) sum_chunks(const __grid_constant__ E
   sum.write(sums_of(work, chunk), column, work.width);
 }
 
-// firsts[v]: how many tokens are below v.
+// firsts[v] = the number of tokens below v.
 __global__ void __launch_bounds__(kThreads) find_rows(const __grid_constant__ EmbeddingGradient work) {
   const int row = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   if (row > work.vocabulary) return;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) add_rows(const __grid_constant__ Emb
   sum.write(work.out + start, column, work.width);
 }
 
-// A warp for each of `count` and each slice of the columns.
+// A grid with a warp for each of `count` rows and each slice of columns.
 dim3 warps_for(int64_t count, int width) {
   return {static_cast<unsigned>((count + kWarps - 1) / kWarps),
           static_cast<unsigned>((width + kColumns - 1) / kColumns)};

@@ -6,15 +6,15 @@
 #include "gluon/kernels/cuda/tensor_map.h"
 #include "gluon/kernels/cuda/tile_ring.cuh"
 
-// A persistent product as in symmetric_product_kernel.cuh: warpgroups 1 and 2 feed the tensor cores, one lane of
-// warpgroup 0 asks the copy engine for what they need. A finished tile waits in their registers, and leaves 64 columns
-// at a time beside the products of the next one; its function is computed there, too, where the tensor cores do not
-// wait.
+// A persistent product as in gluon/kernels/cuda/symmetric_product_kernel.cuh: warpgroups 1 and 2 feed the tensor cores,
+// one lane of warpgroup 0 requests their operands from the copy engine. A finished tile waits in registers and is
+// stored 64 columns at a time during the products of the next one. Its function is computed then, too, so that the
+// tensor cores do not wait for it.
 
 namespace gluon::lab::cuda {
 namespace {
 
-using namespace gluon::cuda;  // packs, reductions, tiles
+using namespace gluon::cuda;
 
 using tiles::kBlockRows;
 using tiles::kBoxBytes;
@@ -30,10 +30,11 @@ struct Launch {
   int tiles, column_tiles, depth_tiles;
 };
 
-// Barriers, + warpgroup: its threads agree; a box is free; a box is full.
+// Barriers, one per warpgroup (id + group): its threads agree; its box is free; its box is full.
 constexpr int kAgree = 1, kFree = 3, kFull = 5;
 
-// First entries of a cluster's tile. Columns run fastest: what the multiprocessors share at a time stays in L2.
+// The first row and column of a cluster's tile. Columns run fastest, so that the rows of A that the multiprocessors
+// share at a time stay in L2.
 struct Tile {
   int row, column;
 
@@ -50,17 +51,18 @@ __device__ __forceinline__ float root(float x) {
 }
 
 __device__ __forceinline__ uint32_t squared_relu(uint32_t pair) {
-  const float2 x = hopper::unpack_brain(pair);
-  return hopper::pack_brain(2 * relu(x.x) * relu(x.x), 2 * relu(x.y) * relu(x.y));
+  const float2 x = hopper::unpack_bfloat16(pair);
+  return hopper::pack_bfloat16(2 * relu(x.x) * relu(x.x), 2 * relu(x.y) * relu(x.y));
 }
 
-__device__ __forceinline__ uint32_t turned_back(uint32_t gradient, uint32_t square) {
-  const float2 g = hopper::unpack_brain(gradient), y = hopper::unpack_brain(square);
-  return hopper::pack_brain(g.x * root(8 * y.x), g.y * root(8 * y.y));
+__device__ __forceinline__ uint32_t mlp_gradient(uint32_t gradient, uint32_t square) {
+  const float2 g = hopper::unpack_bfloat16(gradient), y = hopper::unpack_bfloat16(square);
+  return hopper::pack_bfloat16(g.x * root(8 * y.x), g.y * root(8 * y.y));
 }
 
-// A finished tile of a warpgroup, 64 x 256, on its way. Boxes of 64 columns take turns in two places of shared memory;
-// on the way back y's entries come there before, one box ahead, and the results take their place.
+// A finished tile of a warpgroup, 64 x 256, that is being stored. Boxes of 64 columns alternate between two buffers in
+// shared memory. In the backward pass the entries of y are loaded into them one box ahead, and the results replace
+// them.
 template <bool kBackward>
 class Pending {
  public:
@@ -72,11 +74,11 @@ class Pending {
 
   __device__ static bool is_leader() { return threadIdx.x % 128 == 0; }
 
-  // Whether all boxes are due before the end of a tile of that depth, those of the second warpgroup a step later, too.
+  // Whether all boxes are due before the end of a tile of that depth, also in the second warpgroup, one step later.
   __device__ static bool fits_beside(int depth_tiles) { return depth_tiles > kBoxes + kBackward; }
 
-  // Whether a box is to be stored after `done` of `all` products: all of them after two thirds. On the way back none is
-  // at once, since y's entries are still on theirs.
+  // Whether to store a box after `done` of `all` products. All boxes are stored after two thirds of them. In the
+  // backward pass none is stored at once, since the entries of y are still being loaded.
   __device__ __forceinline__ bool is_due(int done, int all) const {
     return has_box() && 6 * done >= (box_ + kBackward) * all;
   }
@@ -84,7 +86,7 @@ class Pending {
   __device__ __forceinline__ void take(const float (&acc)[128], const Shared& shared, int group, int row,
                                        int column) {
 #pragma unroll
-    for (int i = 0; i < 64; ++i) entries_[i] = hopper::pack_brain(acc[2 * i], acc[2 * i + 1]);
+    for (int i = 0; i < 64; ++i) entries_[i] = hopper::pack_bfloat16(acc[2 * i], acc[2 * i + 1]);
     row_ = row;
     column_ = column;
     box_ = 0;
@@ -92,26 +94,26 @@ class Pending {
     __syncwarp();
   }
 
-  // The whole warpgroup, when a box is left.
+  // Called by the whole warpgroup, when a box is left.
   __device__ __forceinline__ void store_next(const Shared& shared, int group) {
-    const uint32_t place = place_of(shared, group);
+    const uint32_t buffer = buffer_of(shared, group);
     if constexpr (kBackward) {
       hopper::barrier_wait(arrival_of(shared, group), turn_ / 2 % 2);
     } else {
       if (is_leader()) hopper::store_wait_read<1>();
-      hopper::meet(kFree + group, 128);
+      hopper::sync(kFree + group, 128);
     }
-    if (box_ == 0) write_box<0>(place);
-    if (box_ == 1) write_box<1>(place);
-    if (box_ == 2) write_box<2>(place);
-    if (box_ == 3) write_box<3>(place);
+    if (box_ == 0) write_box<0>(buffer);
+    if (box_ == 1) write_box<1>(buffer);
+    if (box_ == 2) write_box<2>(buffer);
+    if (box_ == 3) write_box<3>(buffer);
     hopper::async_proxy_fence();
-    hopper::meet(kFull + group, 128);
+    hopper::sync(kFull + group, 128);
     const int column = column_ + 64 * box_;
     ++box_;
     ++turn_;
     if (is_leader()) {
-      hopper::store_box(&launch_.c, place, column, row_, 0);
+      hopper::store_box(&launch_.c, buffer, column, row_, 0);
       hopper::store_commit();
       if (kBackward && has_box()) load_squares(shared, group);
     }
@@ -119,34 +121,35 @@ class Pending {
   }
 
  private:
-  __device__ uint32_t place_of(const Shared& shared, int group) const {
+  __device__ uint32_t buffer_of(const Shared& shared, int group) const {
     return shared.results(group) + turn_ % 2 * kBoxBytes;
   }
   __device__ uint32_t arrival_of(const Shared& shared, int group) const {
     return shared.other_barrier(2 * group + turn_ % 2);
   }
 
-  // Of the next box. The place is free when the box before the last one has left it.
+  // Loads the entries of y for the next box. Its buffer is free when the box before the last one has been sent.
   __device__ void load_squares(const Shared& shared, int group) {
     hopper::store_wait_read<1>();
     const uint32_t barrier = arrival_of(shared, group);
     hopper::barrier_expect(barrier, kBoxBytes);
-    hopper::load_box(place_of(shared, group), &launch_.y, barrier, column_ + 64 * box_, row_, 0);
+    hopper::load_box(buffer_of(shared, group), &launch_.y, barrier, column_ + 64 * box_, row_, 0);
   }
 
   template <int kBox>
-  __device__ __forceinline__ void write_box(uint32_t place) const {
+  __device__ __forceinline__ void write_box(uint32_t buffer) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
-      const uint32_t address = tiles::box_address(place, 16 * warp + lane % 16, 2 * q + lane / 16);
+      const uint32_t address = tiles::box_address(buffer, 16 * warp + lane % 16, 2 * q + lane / 16);
       uint32_t squares[4], r[4];
       if constexpr (kBackward) hopper::load_matrices(address, squares);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         uint32_t entry = entries_[16 * kBox + 4 * q + i];
-        asm volatile("" : "+r"(entry));  // its function is computed here, not kept in registers of its own
-        r[i] = kBackward ? turned_back(entry, squares[i]) : squared_relu(entry);
+        asm volatile(""
+                     : "+r"(entry));  // computes its function here rather than in registers held from before
+        r[i] = kBackward ? mlp_gradient(entry, squares[i]) : squared_relu(entry);
       }
       hopper::store_matrices(address, r);
     }
@@ -191,7 +194,7 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
   Pending<kBackward> pending(launch);
   Position position;
   for (int number = tiles::first_tile();; number += tiles::tile_stride()) {
-    // Where the next tile is late there is time now; a short one leaves none later.
+    // Store now while the next tile is not ready, or if it is too short to store during it.
     while (pending.has_box()) {
       const bool ready = long_enough && number < launch.tiles &&
                          hopper::barrier_test(shared.full_at(position), position.parity);
@@ -220,14 +223,14 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
   }
   hopper::cluster_barrier();
   if (threadIdx.x < 128) {
-    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: more than a block was given would wait forever
+    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: asking for more than the block has would hang
     if (threadIdx.x == 0) produce<kBackward>(launch, shared, rank);
   } else {
     hopper::more_registers<240>();
     consume<kBackward>(launch, shared, rank, threadIdx.x / 128 - 1);
   }
   __syncwarp();
-  hopper::cluster_barrier();  // the other block may still write here, and tell this one's barriers
+  hopper::cluster_barrier();  // the other block may still write to this block's memory and barriers
 }
 
 int tiles_of(int64_t size, int side) { return static_cast<int>((size + side - 1) / side); }

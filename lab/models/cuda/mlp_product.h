@@ -1,11 +1,12 @@
-// The two wide products of an MLP with a squared ReLU, in bfloat16 on Hopper's tensor cores, with what follows each:
+// The two wide products of an MLP with a squared ReLU, in bfloat16 on Hopper's tensor cores, fused with the function
+// that follows each:
 //
-//   up          y  = 2 relu(x w^T)^2                x (rows, depth), w (columns, depth)
-//   down, back  dx = sqrt(8 y) (g w)                g (rows, depth), w (depth, columns), y of the way up
+//   forward     y  = 2 relu(x w^T)^2                x (rows, depth), w (columns, depth)
+//   backward    dx = sqrt(8 y) (g w)                g (rows, depth), w (depth, columns), y of the forward pass
 //
-// A product by itself, rounded to bfloat16, and then the function of it: the same numbers. But the result never waits
-// in memory: 4 bytes an entry less on the way up, 4 on the way back. Only y lives in between; its rounding moves the
-// root by half as much as that of x w^T would. Needs compute capability 9.0. In the flow: lab/models/fused.h.
+// The numbers are those of a product rounded to bfloat16 followed by the function, but the product is not stored: 4
+// bytes per entry less in each pass. Only y is kept in between; its rounding moves the root by half as much as that of
+// x w^T would. Needs compute capability 9.0. In the flow: lab/models/fused.h.
 
 #pragma once
 

@@ -8,17 +8,17 @@
 namespace gluon::lab::cuda {
 namespace {
 
-using namespace gluon::cuda;  // packs, reductions, tiles
+using namespace gluon::cuda;
 
 // `Lanes` neighbouring threads share a token; blockIdx.y is 0 for queries, 1 for keys, 2 for values. A thread holds 8
 // entries of each half of a head, two reads of 16 bytes, so that no rotation crosses threads, and keeps their cosines
-// and sines for all heads of the token. Heads are taken a few at a time, all read before the first is written: outputs
-// may be inputs, so the compiler cannot move reads ahead of writes itself. H200, 32768 tokens x 6 heads x 128, packed
-// rows: forward 54 us, 89 % of the copy bound of 4.2 TB/s, backward with the values 98 us, 98 %.
+// and sines for all heads of the token. A few heads are read before the first of them is written: outputs may be
+// inputs, so the compiler cannot move reads ahead of writes itself. H200, 32768 tokens x 6 heads x 128, packed rows:
+// forward 54 us, 89 % of the copy bound of 4.2 TB/s, backward with the values 98 us, 98 %.
 constexpr int kThreads = 128;
 constexpr int kForwardHeads = 3;
 constexpr int kBackwardHeads = 2;
-constexpr int kCopies = 6;  // halves of heads of the values' gradients
+constexpr int kCopies = 6;  // of half heads of the values' gradients, in flight at once
 
 struct Angles {
   Pack<4> cos[2], sin[2];

@@ -3,15 +3,15 @@
 //   n     = x r,  r = 1 / sqrt(mean(x^2) + eps)                        over a head's D entries, x a query or a key
 //   out   = [n1 cos + n2 sin, n2 cos - n1 sin]                         n = [n1, n2], its halves; angles of position t
 //
-// and backwards, from `out` (which attention keeps) and r alone, so that the projections need not be saved:
+// and backward, from `out` (which attention keeps) and r alone, so that the projections need not be saved:
 //
 //   u     = dout - out mean(out dout)                                  a rotation changes no inner product
 //   dx    = r [u1 cos - u2 sin, u1 sin + u2 cos]
 //
-// The angles' tables, float32 (positions, D / 2), are the caller's: cos and sin of t / 10000^(2 i / D), as in
-// lab/models/attention.h. Heads lie one after another in a token's row; the rows may be wider than that (queries, keys
-// and values side by side). 4 bytes an entry forward, 6 backward. In the flow: between the projections of a block and
-// its attention. The backward pass can also carry the values' gradient to its place in such a row, 4 bytes an entry.
+// The caller provides the tables, float32 (positions, D / 2): cos and sin of t / 10000^(2 i / D), as in
+// lab/models/attention.h. The heads of a token are contiguous; rows may be wider (queries, keys and values side by
+// side). 4 bytes per entry forward, 6 backward. The backward pass can also copy the values' gradient into such rows, 4
+// bytes per entry. In the flow: between the projections of a block and its attention.
 
 #pragma once
 
@@ -42,20 +42,20 @@ struct Heads {
   int64_t token_stride = 0;
 };
 
-/// Writes the normalised, rotated queries and keys, which may be their inputs, and r as inverse_rms (tokens, 2, heads),
-/// queries before keys; null where no backward pass follows. cudaErrorInvalidValue for other shapes.
+/// Writes the normalised, rotated queries and keys, which may replace their inputs, and r as inverse_rms (tokens, 2,
+/// heads), queries before keys; null if no backward pass follows. cudaErrorInvalidValue for other shapes.
 cudaError_t qk_rotary_forward(const RotaryShape& shape, ConstHeads query, ConstHeads key, Heads query_out,
                               Heads key_out, float* inverse_rms, cudaStream_t stream);
 
-/// What the backward pass reads: the forward pass's outputs and the gradients with respect to them.
+/// The input of the backward pass: the outputs of the forward pass and their gradients.
 struct RotaryGradients {
   ConstHeads query_out, key_out;
   const float* inverse_rms = nullptr;
   ConstHeads dquery_out, dkey_out;
-  ConstHeads dvalue;  // data null: values are left alone
+  ConstHeads dvalue;  // data null: no gradient of values is copied
 };
 
-/// Writes the gradients of the projections; each may be the gradient it comes from. dvalue is copied.
+/// Writes the gradients of the projections, which may replace the gradients they come from. Copies dvalue.
 cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery,
                                Heads dkey, Heads dvalue, cudaStream_t stream);
 

@@ -3,9 +3,9 @@
 //   out = x r,   r = 1 / sqrt(mean(x^2) + eps)                         over each row of `width` entries
 //   dx  = r (dout - out mean(out dout)) + dresidual
 //
-// eps is float32's machine epsilon, as in lab/models/attention.h. The backward pass reads out, which the product that
-// follows keeps anyway, and r: x may be overwritten. A row is read once and kept in registers. Bytes an entry: forward
-// 4; backward 6, with the residual's gradient 8. In the flow: before attention, the MLP and the head.
+// eps is float32's machine epsilon, as in lab/models/attention.h. The backward pass reads r and out, which the
+// following product keeps anyway, so x may be overwritten. A row is read once and kept in registers. Bytes per entry:
+// forward 4; backward 6, with the residual's gradient 8. In the flow: before attention, the MLP and the head.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace gluon::lab::cuda {
 cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows,
                              int64_t width, cudaStream_t stream);
 
-/// `dresidual`, the gradient that reaches x past the norm, may be null; `dx` may be dout or dresidual.
+/// `dresidual`, the gradient that reaches x around the norm, may be null; `dx` may be dout or dresidual.
 cudaError_t rms_norm_backward(const __nv_bfloat16* out, const float* inverse, const __nv_bfloat16* dout,
                               const __nv_bfloat16* dresidual, __nv_bfloat16* dx, int64_t rows, int64_t width,
                               cudaStream_t stream);

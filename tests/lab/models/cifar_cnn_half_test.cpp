@@ -11,9 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "gluon/geometry/presets.h"
-#include "gluon/update/optimizer.h"
 #include "lab/models/cifar_cnn.h"
+#include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
 namespace {
@@ -27,12 +26,12 @@ class CifarCnnHalf : public ::testing::TestWithParam<at::DeviceType> {
     if (GetParam() != at::kCUDA) return;
     if (!torch::cuda::is_available()) GTEST_SKIP() << "needs a CUDA GPU";
     if (!model()->set_compute_type(at::kBFloat16)) GTEST_SKIP() << "needs a GPU that convolves in bfloat16";
-    at::globalContext().setAllowTF32CuDNN(false);  // TF32 is no reference
+    at::globalContext().setAllowTF32CuDNN(false);  // for the float32 reference
   }
   void TearDown() override { at::globalContext().setAllowTF32CuDNN(tf32_); }
 
-  // Ten pictures, one a class, and noise. Neighbouring pixels and colours agree, as in photographs: some of the
-  // whitening filters amplify.
+  // Ten pictures, one per class, with noise. Neighbouring pixels and colours are similar, as in photographs, so that
+  // some of the whitening filters amplify.
   static Batch batch(int64_t count) {
     const at::Generator random = at::detail::createCPUGenerator(1);
     const at::Tensor pictures =
@@ -66,8 +65,8 @@ double relative_error(const at::Tensor& got, const at::Tensor& expected) {
 
 at::Tensor round_to_half(const at::Tensor& x) { return x.to(at::kBFloat16).to(x.scalar_type()); }
 
-// The model's training loss in float64, rounded to bfloat16 where the header says; gradients are rounded at the
-// same places on their way back.
+// The model's training loss in float64, rounded to bfloat16 where cifar_cnn.h says so. The backward pass rounds at the
+// same places.
 at::Tensor rounded_loss(const CifarCnn& model, const Batch& batch) {
   const auto parameters = model.named_parameters();
   const auto exact = [&](const std::string& name) { return parameters[name].to(at::kDouble); };
@@ -91,7 +90,7 @@ at::Tensor rounded_loss(const CifarCnn& model, const Batch& batch) {
   return at::cross_entropy_loss(logits, batch.targets, {}, at::Reduction::Mean, -100, kLabelSmoothing);
 }
 
-// Inputs and weights of the convolutions that ran since it was made.
+// Records inputs and weights of the convolutions that run during its life.
 class ConvolutionWatch {
  public:
   ConvolutionWatch() {
@@ -146,11 +145,11 @@ TEST_P(CifarCnnHalf, LossAndGradientsAgreeWithFloat32) {
   }
 }
 
-// Rounding moves activations by up to 2^-9 of themselves, and in some windows another entry becomes the largest:
-// the gradient then takes another way through the pooling. That is most of the convolutions' distance from
-// float32, 0.1 to 0.2; with mean pooling it is 0.01. So it is compared with the distance of exact arithmetic that
-// rounds at the same places. Over 12 seeds the ratio was 0.91 to 1.17 for matrices, 0.6 to 2.0 for vectors.
-TEST_P(CifarCnnHalf, GradientsAreNoFurtherFromFloat32ThanRoundingPutsThem) {
+// Rounding moves activations by up to 2^-9 of themselves, so that in some pooling windows another entry becomes the
+// largest and receives the gradient. This is most of the convolutions' distance from float32, 0.1 to 0.2; with mean
+// pooling it is 0.01. So the distance is compared with that of exact arithmetic which rounds at the same places. Over
+// 12 seeds the ratio was 0.91 to 1.17 for matrices, 0.6 to 2.0 for vectors.
+TEST_P(CifarCnnHalf, GradientErrorIsThatOfRounding) {
   const auto exact = model();
   const auto half = half_model();
   const auto rounded = model();
@@ -196,7 +195,7 @@ TEST_P(CifarCnnHalf, ConvolutionsTakeRoundedTensorsWithChannelsInnermost) {
   }
 }
 
-TEST_P(CifarCnnHalf, Float32IsAsIfThereWereNoOther) {
+TEST_P(CifarCnnHalf, Float32DoesNotDependOnEarlierTypes) {
   const auto plain = model();
   const auto back = half_model();
   EXPECT_TRUE(back->set_compute_type(at::kFloat));
@@ -219,15 +218,7 @@ TEST_P(CifarCnnHalf, Float32IsAsIfThereWereNoOther) {
 TEST_P(CifarCnnHalf, UnscionLowersTheLoss) {
   const auto half = half_model();
   const Batch batch = this->batch(40);
-  Optimizer optimizer(half->layers(), presets::unscion());
-  std::vector<double> losses;
-  for (int step = 0; step < 10; ++step) {
-    const at::Tensor loss = half->loss(batch, kLabelSmoothing);
-    losses.push_back(loss.item<double>());
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-  }
+  const std::vector<double> losses = losses_of_ten_steps(*half, batch, kLabelSmoothing);
   EXPECT_LT(losses.back(), 0.6 * losses.front());  // float32: 0.46
 }
 

@@ -7,10 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "gluon/geometry/presets.h"
-#include "gluon/update/optimizer.h"
 #include "tests/expect_error.h"
-#include "tests/lab/models/finite_differences.h"
+#include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
 namespace {
@@ -35,7 +33,7 @@ at::Tensor named(const torch::nn::Module& model, const std::string& name) {
   return {};
 }
 
-// Neighbouring pixels and colours agree, as in photographs: patches are correlated.
+// Neighbouring pixels and colours are similar, as in photographs: patches are correlated.
 at::Tensor smooth_images(int64_t count) {
   const at::Tensor coarse =
       random_tensor({count, 1, 8, 8}, 3).repeat_interleave(4, 2).repeat_interleave(4, 3);
@@ -117,7 +115,7 @@ TEST(CifarCnn, WhiteningEpsilonDampsSmallEigenvalues) {
 TEST(CifarCnn, NormsUseTheBatchInTrainingAndKeepSixTenthsOfTheOldStatistics) {
   CifarCnn model(kSmall);
   const at::Tensor images = random_tensor({8, 3, 32, 32}, 5);
-  const at::Tensor x =  // what the first norm sees: (8, 2, 15, 15)
+  const at::Tensor x =  // the input of the first norm: (8, 2, 15, 15)
       at::max_pool2d(
           at::conv2d(at::gelu(at::conv2d(images, named(model, "whiten.weight"), named(model, "whiten.bias"))),
                      named(model, "layers.1.conv1.weight"), {}, 1, 1),
@@ -135,13 +133,13 @@ TEST(CifarCnn, NormsUseTheBatchInTrainingAndKeepSixTenthsOfTheOldStatistics) {
   EXPECT_TRUE(model.forward(images)[3].allclose(model.forward(images.narrow(0, 3, 1))[0], 1e-4, 1e-6));
 }
 
-TEST(CifarCnn, LogitsAreScaledByTheWidthOfTheHeadUnlessSaid) {
+TEST(CifarCnn, LogitsAreDividedByTheWidthOfTheHeadByDefault) {
   CifarCnn usual(kSmall, 3), plain({.widths = {2, 3, 4}, .scaling = 1, .classes = 5}, 3);
   const at::Tensor images = random_tensor({4, 3, 32, 32}, 6);
   EXPECT_TRUE(at::allclose(4 * usual.forward(images), plain.forward(images), 1e-5, 1e-7));
 }
 
-TEST(CifarCnn, LabelSmoothingMixesTheTargetWithTheUniform) {
+TEST(CifarCnn, LabelSmoothingMixesTheTargetWithAUniformDistribution) {
   CifarCnn model(kSmall);
   const Batch batch = random_batch(6, 32, 5);
   const at::Tensor log_p = at::log_softmax(model.forward(batch.inputs), -1);  // (6, 5)
@@ -164,15 +162,7 @@ TEST(CifarCnn, UnscionLowersTheLoss) {
   Batch batch = random_batch(20, 32, 10);
   model.set_whitening(batch.inputs);
   const at::Tensor frozen = named(model, "whiten.weight").clone();
-  Optimizer optimizer(model.layers(), presets::unscion());
-  std::vector<double> losses;
-  for (int step = 0; step < 10; ++step) {
-    const at::Tensor loss = model.loss(batch, 0.2);
-    losses.push_back(loss.item<double>());
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-  }
+  const std::vector<double> losses = losses_of_ten_steps(model, batch, 0.2);
   EXPECT_NEAR(losses.front(), std::log(10.0), 0.2);
   EXPECT_LT(losses.back(), 0.8 * losses.front());
   EXPECT_TRUE(named(model, "whiten.weight").equal(frozen));
@@ -201,7 +191,7 @@ TEST(CifarCnn, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 3, 49, 32})), "25 to 48 pixels a side, got [1, 3, 49, 32]");
   const Batch batch = random_batch(4, 32, 5);
   EXPECT_INPUT_ERROR(model.loss({batch.inputs, batch.targets.narrow(0, 0, 3)}, 0),
-                     "CifarCnn: expected one target an image, got inputs [4, 3, 32, 32] and targets [3]");
+                     "CifarCnn: expected one target per image, got inputs [4, 3, 32, 32] and targets [3]");
   EXPECT_INPUT_ERROR(model.loss(batch, -0.5), "CifarCnn: label smoothing must be in [0, 1), got -0.5");
 }
 

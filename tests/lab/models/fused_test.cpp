@@ -24,18 +24,20 @@ class Fused : public ::testing::Test {
   }
 };
 
-Batch random_batch(const NanoGptOptions& options, int64_t size, uint64_t seed) {
-  const at::Generator random = at::detail::createCPUGenerator(seed);
-  const int64_t context = options.context;
-  const at::Tensor text = at::randint(0, options.vocabulary, {size, context + 1}, random, at::kLong);
+// text (B, context + 1) -> inputs and targets
+Batch batch_of(const at::Tensor& text) {
+  const int64_t context = text.size(1) - 1;
   return {text.narrow(1, 0, context).contiguous(), text.narrow(1, 1, context).contiguous()};
 }
 
-Batch to(const Batch& batch, const at::Device& device) {
-  return {batch.inputs.to(device), batch.targets.to(device)};
+Batch random_batch(const NanoGptOptions& options, int64_t size, uint64_t seed) {
+  const at::Generator random = at::detail::createCPUGenerator(seed);
+  return batch_of(at::randint(0, options.vocabulary, {size, options.context + 1}, random, at::kLong));
 }
 
-// Projections that start at zero would hide the blocks.
+Batch to_cuda(const Batch& batch) { return {batch.inputs.cuda(), batch.targets.cuda()}; }
+
+// With projections of zero, the blocks would not affect the loss.
 void fill_projections(NanoGpt& model) {
   const at::NoGradGuard no_grad;
   const at::Generator random = at::detail::createCPUGenerator(7);
@@ -46,19 +48,25 @@ void fill_projections(NanoGpt& model) {
   }
 }
 
-// bfloat16 has 8 bits: products of a few layers agree to a few of its roundings (2^-8 = 0.004 each).
+std::shared_ptr<NanoGpt> fused_model(const NanoGptOptions& options) {
+  auto model = std::make_shared<NanoGpt>(options);
+  EXPECT_EQ(model->slow_part(), "");  // in float32
+  model->to(at::Device(at::kCUDA));
+  EXPECT_TRUE(model->set_compute_type(at::kBFloat16));
+  return model;
+}
+
+// bfloat16 has 8 bits: the gradients of a few layers agree to within a few roundings (2^-8 = 0.004 each).
 void expect_as_in_float64(const NanoGptOptions& options, const Batch& batch) {
   auto exact = std::make_shared<NanoGpt>(options);
-  auto fused = std::make_shared<NanoGpt>(options);
+  const auto fused = fused_model(options);
   fill_projections(*exact);
   fill_projections(*fused);
   exact->to(at::kDouble);
-  fused->to(at::Device(at::kCUDA));
-  ASSERT_TRUE(fused->set_compute_type(at::kBFloat16));
   const at::Tensor expected = exact->loss(batch, 0);
-  const at::Tensor loss = fused->loss(to(batch, at::Device(at::kCUDA)), 0);
+  const at::Tensor loss = fused->loss(to_cuda(batch), 0);
   expected.backward();
-  (loss / 3).backward();  // as with three batches a step
+  (loss / 3).backward();  // as with three batches per step
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
   const auto parameters = fused->named_parameters();
   for (const auto& entry : exact->named_parameters()) {
@@ -71,61 +79,52 @@ void expect_as_in_float64(const NanoGptOptions& options, const Batch& batch) {
 
 TEST_F(Fused, LossAndGradientsAgreeWithFloat64) { expect_as_in_float64(kSmall, random_batch(kSmall, 4, 1)); }
 
-// More tiles in the MLP's products than the GPU has clusters, and a depth that barely hides the way out of one.
+// More tiles in the MLP's products than the GPU has clusters, and a depth just large enough to store one during the
+// next.
 TEST_F(Fused, WideProductsAgreeWithFloat64) {
   const NanoGptOptions wide{.vocabulary = 512, .context = 128, .layers = 1, .width = 320, .heads = 5};
   expect_as_in_float64(wide, random_batch(wide, 32, 1));
 }
 
-TEST_F(Fused, ASequenceBeyondTheContextIsRefused) {
-  auto model = std::make_shared<NanoGpt>(kSmall);
-  model->to(at::Device(at::kCUDA));
-  ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
+TEST_F(Fused, RejectsSequencesBeyondTheContext) {
+  const auto model = fused_model(kSmall);
   const at::Tensor tokens = at::zeros({1, kSmall.context + 1}, at::device(at::kCUDA).dtype(at::kLong));
   EXPECT_THROW(model->loss({tokens, tokens}, 0), InputError);
 }
 
-TEST_F(Fused, SaysThatAnOddVocabularyIsSlow) {
+TEST_F(Fused, ReportsVocabulariesWithASlowLoss) {
   for (const int64_t vocabulary : {1001, 1008, 51200, 51208}) {
     NanoGptOptions options = kSmall;
     options.vocabulary = vocabulary;
-    auto model = std::make_shared<NanoGpt>(options);
-    EXPECT_EQ(model->slow_part(), "");  // in float32
-    model->to(at::Device(at::kCUDA));
-    ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
-    EXPECT_EQ(model->slow_part().empty(), vocabulary == 1008 || vocabulary == 51200) << vocabulary;
+    EXPECT_EQ(fused_model(options)->slow_part().empty(), vocabulary == 1008 || vocabulary == 51200)
+        << vocabulary;
   }
 }
 
-TEST_F(Fused, EvaluatingGivesTheSameLoss) {
-  auto model = std::make_shared<NanoGpt>(kSmall);
+TEST_F(Fused, EvaluationGivesTheTrainingLoss) {
+  const auto model = fused_model(kSmall);
   fill_projections(*model);
-  model->to(at::Device(at::kCUDA));
-  ASSERT_TRUE(model->set_compute_type(at::kBFloat16));
-  const Batch batch = to(random_batch(kSmall, 4, 2), at::Device(at::kCUDA));
+  const Batch batch = to_cuda(random_batch(kSmall, 4, 2));
   const double trained = model->loss(batch, 0).item<double>();
   const at::NoGradGuard no_grad;
   EXPECT_EQ(model->loss(batch, 0).item<double>(), trained);
 }
 
-// The next token is a function of this one, up to 16 choices: a loss of log 16 = 2.77 is the best there is.
+// Each token has 16 equally likely successors, so the best possible loss is log 16 = 2.77.
 Batch markov_batch(int64_t size, uint64_t seed) {
   const at::Generator random = at::detail::createCPUGenerator(seed);
   std::vector<at::Tensor> tokens{at::randint(0, kSmall.vocabulary, {size}, random, at::kLong)};
   for (int64_t t = 0; t < kSmall.context; ++t) {
     tokens.push_back((5 * tokens.back() + at::randint(0, 16, {size}, random, at::kLong)) % kSmall.vocabulary);
   }
-  const at::Tensor text = at::stack(tokens, 1);
-  return {text.narrow(1, 0, kSmall.context).contiguous(), text.narrow(1, 1, kSmall.context).contiguous()};
+  return batch_of(at::stack(tokens, 1));
 }
 
 // The losses of 200 steps stay within 10 % of float32 on the CPU, and within 2 % on average; measured on an H200: 5.2
 // and 0.9 %, most of it where the curve is steepest.
 TEST_F(Fused, TwoHundredStepsFollowTheFloat32Curve) {
   auto reference = std::make_shared<NanoGpt>(kSmall);
-  auto fused = std::make_shared<NanoGpt>(kSmall);
-  fused->to(at::Device(at::kCUDA));
-  ASSERT_TRUE(fused->set_compute_type(at::kBFloat16));
+  const auto fused = fused_model(kSmall);
   Optimizer slow(reference->layers(), presets::unscion());
   Optimizer fast(fused->layers(), presets::unscion());
   double mean = 0;
@@ -136,7 +135,7 @@ TEST_F(Fused, TwoHundredStepsFollowTheFloat32Curve) {
     slow.zero_grad();
     fast.zero_grad();
     const at::Tensor expected = reference->loss(batch, 0);
-    const at::Tensor loss = fused->loss(to(batch, at::Device(at::kCUDA)), 0);
+    const at::Tensor loss = fused->loss(to_cuda(batch), 0);
     expected.backward();
     loss.backward();
     slow.step();

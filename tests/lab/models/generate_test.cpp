@@ -18,7 +18,7 @@ constexpr NanoGptOptions kSmall{.vocabulary = 12, .context = 5, .layers = 1, .wi
 
 at::Generator generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
-// Projections that are not zero: what follows depends on everything before.
+// With projections that are not zero, so that the next token depends on all tokens before.
 std::shared_ptr<NanoGpt> small_model() {
   auto model = std::make_shared<NanoGpt>(kSmall, 2);
   const at::NoGradGuard no_grad;
@@ -47,7 +47,7 @@ TEST(Generate, TemperatureZeroTakesTheMostLikelyTokenOfTheLastContext) {
   EXPECT_EQ(generate(*model, kPrompt, {.count = 8, .temperature = 1e-30}, generator(9)), made);
 }
 
-TEST(Generate, TheGeneratorDecides) {
+TEST(Generate, SeedDecidesTheDraws) {
   const auto model = small_model();
   const GenerateOptions options{.count = 30, .temperature = 2};
   const auto made = generate(*model, kPrompt, options, generator(1));
@@ -74,7 +74,7 @@ TEST(Generate, DrawsFollowTheSoftmaxOfTheTopK) {
   EXPECT_LT((shares - expected).abs().max().item<double>(), 4 * 0.5 / std::sqrt(draws));
 }
 
-TEST(Generate, LeavesOutThePadding) {
+TEST(Generate, ExcludesPaddingTokens) {
   const auto model = small_model();
   const GenerateOptions options{.count = 200, .temperature = 100, .vocabulary = 4};
   const auto made = generate(*model, std::vector<int64_t>{11}, options, generator(1));

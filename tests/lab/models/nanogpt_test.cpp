@@ -8,10 +8,8 @@
 #include <limits>
 #include <memory>
 
-#include "gluon/geometry/presets.h"
-#include "gluon/update/optimizer.h"
 #include "tests/expect_error.h"
-#include "tests/lab/models/finite_differences.h"
+#include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
 namespace {
@@ -26,7 +24,7 @@ at::Tensor random_tokens(at::IntArrayRef sizes, int64_t vocabulary, uint64_t see
   return at::randint(0, vocabulary, sizes, at::detail::createCPUGenerator(seed), at::kLong);
 }
 
-// In float64, with projections that are not zero, so that every part matters.
+// In float64, with projections that are not zero, so that every part affects the result.
 std::shared_ptr<NanoGpt> small_model() {
   auto model = std::make_shared<NanoGpt>(kSmall, 1);
   model->to(at::kDouble);
@@ -88,7 +86,7 @@ TEST(CausalAttention, NormalisesRotatesAndAttends) {
       masked_attention(heads_first(attention.rotate(rms_norm(q))), heads_first(attention.rotate(rms_norm(k))),
                        heads_first(v), mask);
   EXPECT_LT(largest_difference(heads_first(attention(q, k, v)), expected), 1e-12);
-  // QK norm: the size of queries and keys is gone.
+  // QK norm: the size of queries and keys does not matter.
   EXPECT_LT(largest_difference(attention(100 * q, k / 50, v), attention(q, k, v)), 1e-10);
 }
 
@@ -230,17 +228,9 @@ TEST(NanoGpt, GradientsMatchFiniteDifferences) {
 TEST(NanoGpt, UnscionLowersTheLoss) {
   NanoGpt model({.vocabulary = 16, .context = 16, .layers = 2, .width = 32, .heads = 2}, 7);
   const at::Tensor tokens =
-      at::arange(17, at::kLong).remainder(16).repeat({4, 1});  // (4, 17): what follows is i + 1
+      at::arange(17, at::kLong).remainder(16).repeat({4, 1});  // (4, 17): i + 1 follows i
   const Batch batch{tokens.narrow(1, 0, 16), tokens.narrow(1, 1, 16)};
-  Optimizer optimizer(model.layers(), presets::unscion());
-  std::vector<double> losses;
-  for (int step = 0; step < 10; ++step) {
-    const at::Tensor loss = model.loss(batch, 0);
-    losses.push_back(loss.item<double>());
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-  }
+  const std::vector<double> losses = losses_of_ten_steps(model, batch, 0);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
 }
 
@@ -273,7 +263,7 @@ TEST(NanoGpt, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(model.loss({tokens, tokens - 1}, 0),
                      "NanoGpt: target token -1 is outside the vocabulary of 11");
   EXPECT_INPUT_ERROR(model.loss({tokens, tokens[0]}, 0),
-                     "NanoGpt: expected one target a token, got inputs [1, 6] and targets [6]");
+                     "NanoGpt: expected one target per token, got inputs [1, 6] and targets [6]");
   EXPECT_INPUT_ERROR(model.loss({tokens, tokens}, 1), "NanoGpt: label smoothing must be in [0, 1), got 1");
 }
 

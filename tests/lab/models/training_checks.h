@@ -1,4 +1,4 @@
-// expect_gradients(): every entry of every trainable parameter against central differences, in float64.
+// Checks of a model's gradients, and of the loss while it trains.
 
 #pragma once
 
@@ -7,11 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
+#include "gluon/geometry/presets.h"
+#include "gluon/update/optimizer.h"
 #include "lab/models/model.h"
 
 namespace gluon::lab {
 
+/// Compares every entry of every trainable parameter's gradient with central differences, in float64.
 inline void expect_gradients(Model& model, const Batch& batch, double label_smoothing) {
   constexpr double kStep = 1e-6;
   model.zero_grad();
@@ -35,6 +39,20 @@ inline void expect_gradients(Model& model, const Batch& batch, double label_smoo
           << layer.name << " entry " << i;
     }
   }
+}
+
+/// The losses of ten unscion steps on the same batch, each before its step.
+inline std::vector<double> losses_of_ten_steps(Model& model, const Batch& batch, double label_smoothing) {
+  Optimizer optimizer(model.layers(), presets::unscion());
+  std::vector<double> losses;
+  for (int step = 0; step < 10; ++step) {
+    const at::Tensor loss = model.loss(batch, label_smoothing);
+    losses.push_back(loss.item<double>());
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+  }
+  return losses;
 }
 
 }  // namespace gluon::lab
