@@ -282,7 +282,6 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
                                    .size = half[i].matrix_stride,
                                    .parameters = parameters(chunk[i]),
                                    .directions = half[i].output.data,
-                                   .direction_type = cuda::ElementType::kFloat16,
                                    .radii = radii(chunk[i]),
                                    .direction_factor = static_cast<float>(-stack.form.factor),
                                    .decay = static_cast<float>(stack.decay),

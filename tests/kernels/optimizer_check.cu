@@ -9,16 +9,7 @@
 namespace gluon::kernel_check {
 namespace {
 
-using cuda::ElementType;
-
 const char* name_of(bool nesterov) { return nesterov ? "nesterov" : "ema"; }
-
-template <typename T>
-constexpr ElementType type_of() {
-  return std::is_same_v<T, float>    ? ElementType::kFloat32
-         : std::is_same_v<T, __half> ? ElementType::kFloat16
-                                     : ElementType::kBFloat16;
-}
 
 // |x| of each matrix in float64.
 template <typename T>
@@ -99,18 +90,15 @@ void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov
   expect(same_bits(kept, memory.momentum.get()), what + ": without an output");
 }
 
-template <typename D>
 void check_update_case(size_t count, size_t size, size_t offset, double decay) {
   const std::string what = join("update ", count, "x", size);
   std::mt19937_64 random(size);
   const std::vector<float> x = random_values<float>(count * size, 0.03, random);
-  const std::vector<D> d = random_values<D>(count * size, 0.02, random);
+  const std::vector<__half> d = random_values<__half>(count * size, 0.02, random);
   const std::vector<float> radii = random_values<float>(count, 0.1, random);
   StepMemory memory(count, size, offset);
-  memory.radii.set(radii);
-  Array<D> directions(d);
+  memory.radii.set(radii), memory.output.set(d);
   cuda::ParameterUpdate update = memory.parameter_update();
-  update.directions = directions.data(), update.direction_type = type_of<D>();
   update.direction_factor = -2, update.decay = static_cast<float>(decay);
   const auto run = [&] {
     memory.parameters.set(x);
@@ -208,9 +196,7 @@ void check_updates() {
          "sign: no pointers");
   for (const auto& [count, size, offset] :
        {std::tuple{3, 64 * 768, 0}, {2, 4099, 0}, {1, 1, 0}, {5, 20, 1}}) {
-    check_update_case<__half>(count, size, offset, 0.1);
-    check_update_case<float>(count, size, offset, 0);
-    check_update_case<bf16>(count, size, offset, 0);
+    for (const double decay : {0.0, 0.1}) check_update_case(count, size, offset, decay);
     if (count > 3) continue;
     for (const bool nesterov : {false, true}) {
       check_sign_case(count, size, offset, nesterov, 1);

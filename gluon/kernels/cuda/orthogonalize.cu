@@ -234,8 +234,7 @@ bool valid(const OrthogonalizeStack* stacks, int stack_count, const Orthogonaliz
   if (stacks == nullptr || stack_count < 1 || options.coefficients == nullptr) return false;
   if (options.steps < 1 || options.segment_steps < 1 || !(options.safety >= 1)) return false;
   return std::all_of(stacks, stacks + stack_count, [](const OrthogonalizeStack& stack) {
-    const bool type = stack.input_type == ElementType::kFloat16 || stack.input_type == ElementType::kFloat32;
-    return type && stack.count > 0 && stack.rows > 0 && stack.columns > 0;
+    return stack.count > 0 && stack.rows > 0 && stack.columns > 0;
   });
 }
 

@@ -21,18 +21,19 @@
 #include <cstddef>
 
 #include "gluon/core/lmo_form.h"
-#include "gluon/kernels/cuda/element_type.h"
 #include "gluon/kernels/cuda/symmetric_product.h"
 
 namespace gluon::cuda {
+
+enum class ElementType { kFloat32, kFloat16 };
 
 struct OrthogonalizeStack {
   int count = 0;              // matrices
   int rows = 0, columns = 0;  // of each
   const void* input = nullptr;
-  ElementType input_type = ElementType::kFloat16;  // or kFloat32
-  int64_t row_stride = 0, matrix_stride = 0;       // of the input, in entries; kFloat16: rules of HalfStack
-  HalfStack output;                                // (count, rows, columns); may not overlap the input
+  ElementType input_type = ElementType::kFloat16;
+  int64_t row_stride = 0, matrix_stride = 0;  // of the input, in entries; kFloat16: rules of HalfStack
+  HalfStack output;                           // (count, rows, columns); may not overlap the input
   /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by
   /// 64.
   Product::Target target;

@@ -12,8 +12,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kTile = 4096;
 
-template <int W, typename D>
-__device__ __forceinline__ void move_tile(float* parameter, const D* direction, float keep, float move,
+template <int W>
+__device__ __forceinline__ void move_tile(float* parameter, const __half* direction, float keep, float move,
                                           int64_t tile, int64_t size) {
   constexpr int kPacks = kTile / (kThreads * W);
   Pack<W> x[kPacks], d[kPacks];
@@ -34,10 +34,9 @@ __device__ __forceinline__ void move_tile(float* parameter, const D* direction, 
   }
 }
 
-template <typename D>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(float* const* parameters, const D* directions, const float* radii, float direction_factor,
-                  float decay, int64_t size, int64_t tiles, const Verdict* verdict) {
+    update_kernel(float* const* parameters, const __half* directions, const float* radii,
+                  float direction_factor, float decay, int64_t size, int64_t tiles, const Verdict* verdict) {
   if (skips_step(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;
@@ -45,12 +44,12 @@ __global__ void __launch_bounds__(kThreads)
   const float radius = radii[matrix];
   const float keep = 1 - decay * radius;
   const float move = direction_factor * radius;
-  const bool wide = size % 4 == 0 && is_aligned(parameter, 16) && is_aligned(directions, 4 * sizeof(D));
-  const D* direction = directions + matrix * size;
+  const bool wide = size % 4 == 0 && is_aligned(parameter, 16) && is_aligned(directions, 8);
+  const __half* direction = directions + matrix * size;
   if (wide) {
-    move_tile<4, D>(parameter, direction, keep, move, tile, size);
+    move_tile<4>(parameter, direction, keep, move, tile, size);
   } else {
-    move_tile<1, D>(parameter, direction, keep, move, tile, size);
+    move_tile<1>(parameter, direction, keep, move, tile, size);
   }
 }
 
@@ -63,22 +62,9 @@ cudaError_t update_parameters(const ParameterUpdate& update, cudaStream_t stream
     return cudaErrorInvalidValue;
   }
   const int64_t tiles = (update.size + kTile - 1) / kTile;
-  const auto launch = [&]<typename D>() {
-    update_kernel<D><<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
-        update.parameters, static_cast<const D*>(update.directions), update.radii, update.direction_factor,
-        update.decay, update.size, tiles, update.verdict);
-  };
-  switch (update.direction_type) {
-    case ElementType::kFloat32:
-      launch.operator()<float>();
-      break;
-    case ElementType::kFloat16:
-      launch.operator()<__half>();
-      break;
-    case ElementType::kBFloat16:
-      launch.operator()<__nv_bfloat16>();
-      break;
-  }
+  update_kernel<<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
+      update.parameters, update.directions, update.radii, update.direction_factor, update.decay, update.size,
+      tiles, update.verdict);
   return cudaGetLastError();
 }
 
