@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# On a machine with a Hopper GPU: builds, tests, looks for races and bad accesses, times.
+# Builds, tests, sanitizes and benchmarks on a machine with a Hopper GPU.
 #
 #   scripts/gpu_check.sh [build|test|sanitize|bench|ranks|peers|python]...      all of them without an argument
 #
@@ -20,7 +20,7 @@ build() {
     update_tests lmo_tests orthogonalize_tests smoothness_tests model_tests train_tests | tail -n 1
 }
 
-# What runs on the GPU; the rest is what the CPU's tests have.
+# Only the tests that use the GPU; the others run without one, too.
 test() {
   for check in optimizer_check model_check orthogonalize_check; do build/tests/$check check | grep -i failed; done
   for tests in update lmo orthogonalize smoothness model train; do
@@ -28,7 +28,7 @@ test() {
   done
 }
 
-# Of our kernels: racecheck would spend minutes in the references' cuBLAS.
+# Only our kernels: racecheck would spend minutes in cuBLAS, which computes the references.
 sanitize() {
   for tool in memcheck racecheck; do
     for check in "orthogonalize_check small" "optimizer_check check" "model_check check"; do

@@ -6,7 +6,7 @@
 //   logits = rms_norm(x) wte^T                                                 the head is the embedding
 //
 // No biases, no norm weights, no positional parameters: every parameter is a matrix, so its layers are hidden
-// matrices and one embedding tied with the head. 12 width^2 parameters a block.
+// matrices and one embedding tied with the head. 12 width^2 parameters per block.
 //
 // Initial values, as the authors': all matrices uniform in +-1/sqrt(fan in), including the tied one, which is a linear
 // head first (an embedding's N(0, 1) would make logits of size width); both c_proj are zero, so every block starts as

@@ -117,10 +117,10 @@ void bench_products(int count, int m, int n) {
   fill_random<<<1024, 256, 0, stream>>>(x.data(), nullptr, size, 1 / std::sqrt(float(n)), 1);
   const HalfStack xs{x.data(), n, int64_t(m) * n}, ys{y.data(), n, int64_t(m) * n};
   const HalfStack rs{r.data(), m, int64_t(m) * m}, ps{p.data(), m, int64_t(m) * m};
-  const auto ours = [&](Product product) {
+  const auto time_product = [&](Product product, bool transposed = false) {
     product.count = count;
-    product.rows = m;
-    product.columns = n;
+    product.rows = transposed ? n : m;
+    product.columns = transposed ? m : n;
     return time_graph([&] { require(launch_products(&product, 1, progress.data(), stream)); });
   };
   const auto line = [&](const char* what, double flops, double us, double lt_us) {
@@ -129,27 +129,22 @@ void bench_products(int count, int m, int n) {
   };
   const double small = 2.0 * square * m, large = 2.0 * square * n;
   // The first call leaves R for the next ones.
-  const double gram = ours({.kind = ProductKind::kRowGram, .a = xs, .c = rs});
+  const double gram = time_product({.kind = ProductKind::kRowGram, .a = xs, .c = rs});
   line("X X^T", large, gram, time_cublaslt(count, m, m, n, x.data(), x.data(), true, nullptr, r.data()));
-  const double step = ours(
+  const double step = time_product(
       {.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f, .beta = -1.5f});
   line("b R + c R R", small, step,
        time_cublaslt(count, m, m, m, r.data(), r.data(), false, r.data(), p.data()));
-  const double left = ours({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
+  const double left =
+      time_product({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
   line("a X + P X", large, left,
        time_cublaslt(count, m, n, m, p.data(), x.data(), false, x.data(), y.data()));
   if (n == m) return;
   // The same memory as tall matrices (n, m).
   const HalfStack xt{x.data(), m, int64_t(m) * n}, yt{y.data(), m, int64_t(m) * n};
-  const auto tall = [&](Product product) {
-    product.count = count;
-    product.rows = n;
-    product.columns = m;
-    return time_graph([&] { require(launch_products(&product, 1, progress.data(), stream)); });
-  };
-  line("X^T X", large, tall({.kind = ProductKind::kColumnGram, .a = xt, .c = rs}), NAN);
-  line("a X + X P", large, tall({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}),
-       NAN);
+  line("X^T X", large, time_product({.kind = ProductKind::kColumnGram, .a = xt, .c = rs}, true), NAN);
+  line("a X + X P", large,
+       time_product({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}, true), NAN);
 }
 
 struct Shape {
