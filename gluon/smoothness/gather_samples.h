@@ -1,4 +1,4 @@
-// Samples of smoothness, measured by the owners of the layers, brought together.
+// Collects the smoothness samples that the owners of the layers measured.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace gluon {
 
-/// The samples of all ranks, on all of them; each lists the same layers.
+/// Returns the samples of all ranks, on every rank. `mine` lists the same layers in the same order on each.
 Trajectory gather_samples(Collective& collective, const Trajectory& mine);
 
 }  // namespace gluon

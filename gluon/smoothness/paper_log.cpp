@@ -10,7 +10,7 @@
 namespace gluon {
 namespace {
 
-// Takes `text` off the front of `rest`.
+// Removes `text` from the front of `rest`.
 bool skip(std::string_view& rest, std::string_view text) {
   if (!rest.starts_with(text)) return false;
   rest.remove_prefix(text.size());

@@ -3,10 +3,11 @@
 //   Lhat_i[k] = |g_{k+1} - g_k|* / |X_{k+1} - X_k|                     (paper: trajectory smoothness)
 //
 // in the layer's norm and its dual. The paper's hypothesis is Lhat_i[k] ~ L0_i + L1_i |g_{k+1}|*; gluon/fit/fit.h
-// finds L0 and L1. Recorded by recorder.h, stored by trajectory_csv.h; paper_log.h reads the authors' own logs.
+// finds L0 and L1. recorder.h makes samples, trajectory_csv.h stores them, paper_log.h reads the authors' own logs.
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -17,17 +18,17 @@ namespace gluon {
 
 /// Where g_k and g_{k+1} come from.
 enum class Estimator {
-  kConsecutive,  // each step's own batch, as in the paper's stochastic runs: mostly the batches' noise
-  kFull,         // the whole training set, both times: deterministic runs
+  kConsecutive,  // each step's own batch, as in the paper's stochastic runs: mostly the noise of the batches
+  kFull,         // the whole training set for both: deterministic runs
   kSameBatch,    // the NEXT step's batch at the old and at the new point: curvature without the noise
-  kUnknown,      // not written down, as in the authors' logs
+  kUnknown,      // not recorded, as in the authors' logs
 };
 
 /// "consecutive", "full", "same_batch", "unknown", and the inverse; throws InputError that lists them.
 std::string_view estimator_name(Estimator estimator);
 Estimator parse_estimator(std::string_view name);
 
-/// What a source does not know is NaN.
+/// A value that was not measured is NaN.
 struct Sample {
   static constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
@@ -37,9 +38,14 @@ struct Sample {
   double smoothness = kMissing;       // Lhat = gradient_change / displacement
   double gradient = kMissing;         // |g_{k+1}|*
   double momentum = kMissing;         // |m_k|*, the input of the step's LMO
-  double alignment = kMissing;        // -<g_k, d> / (|g_k|* |d|), d = X_{k+1} - X_k: 1 is straight down
+  double alignment = kMissing;        // -<g_k, d> / (|g_k|* |d|), d = X_{k+1} - X_k: 1 is steepest descent
   double radius = kMissing;           // t_k, schedule included; AdamW has none
 };
+
+/// All measured values, in the order of the columns of smoothness.csv.
+inline constexpr std::array<double Sample::*, 7> kSampleValues = {
+    &Sample::gradient_change, &Sample::displacement, &Sample::smoothness, &Sample::gradient,
+    &Sample::momentum,        &Sample::alignment,    &Sample::radius};
 
 struct LayerTrajectory {
   std::string layer;        // the matrix's name, such as "transformer.h.0.attn.c_q.weight"

@@ -16,16 +16,15 @@ Trajectory read_trajectory(const fs::path& path) {
   if (fs::is_directory(path, error)) {
     const fs::path csv = path / "smoothness.csv";
     GLUON_CHECK(fs::exists(csv, error), "smoothness: ", path.string(),
-                " holds no smoothness.csv; a run writes it with gluon train --smoothness-every N");
+                " holds no smoothness.csv; gluon train writes one with --smoothness-every N");
     return read_trajectory_csv(csv);
   }
   GLUON_CHECK(fs::exists(path, error), "smoothness: ", path.string(),
-              " does not exist; expected a run directory, a smoothness.csv or a log of the authors");
+              " does not exist; expected a run directory, a smoothness.csv or a log of the paper's authors");
   std::ifstream file(path, std::ios::binary);
   GLUON_CHECK(file, "smoothness: cannot read ", path.string());
   std::string line;
   std::getline(file, line);
-  while (!line.empty() && line.back() == '\r') line.pop_back();
   const bool csv = is_trajectory_csv_header(line) || path.extension() == ".csv";
   return csv ? read_trajectory_csv(path) : read_paper_log(path);
 }

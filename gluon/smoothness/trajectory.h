@@ -1,4 +1,4 @@
-// Where samples lie, whatever they were written by: a run directory, smoothness.csv or a log of the authors.
+// Reads samples from a run directory, a smoothness.csv or a log of the paper's authors.
 
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace gluon {
 
-/// The samples at `path`: a folder is a run and stands for its smoothness.csv; a file is a CSV when its first line
-/// holds one of the columns of trajectory_csv.h or its name says so, else a log (paper_log.h). Throws InputError when
-/// there are none, or they cannot be read.
+/// The samples at `path`. A folder is a run and has a smoothness.csv. A file is a CSV when its name ends in .csv or its
+/// first line names one of the columns of trajectory_csv.h, else a log (paper_log.h). Throws InputError when there are
+/// no samples or they cannot be read.
 Trajectory read_trajectory(const std::filesystem::path& path);
 
 }  // namespace gluon

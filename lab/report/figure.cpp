@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
 
 namespace gluon::lab {
@@ -49,13 +50,6 @@ std::string escaped(const std::string& text) {
     }
   }
   return out;
-}
-
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
-  std::string out = "\"";
-  for (const char c : cell) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
 }
 
 std::string at(double pixels) {
@@ -218,7 +212,7 @@ std::string figure_csv(const Figure& figure) {
   std::string text = "series,x,y\n";
   for (const FigureSeries& series : figure.series) {
     for (std::size_t i = 0; i < series.x.size(); ++i) {
-      text += join(quoted(series.label), ",", cell(series.x[i]), ",", cell(series.y[i]), "\n");
+      text += csv_row({series.label, cell(series.x[i]), cell(series.y[i])}) + "\n";
     }
   }
   return text;

@@ -7,6 +7,7 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
 #include "lab/report/output_folder.h"
 
@@ -153,12 +154,14 @@ std::vector<Figure> course_figures(const ReportRun& run) {
 }
 
 std::string sweep_csv(const SweepTable& table) {
-  std::string text;
-  for (const std::string& group : table.groups) text += group + ",";
-  text += "val\n";
+  std::vector<std::string> header = table.groups;
+  header.push_back("val");
+  std::string text = csv_row(header) + "\n";
   for (const SweepCell& cell : table.cells) {
-    for (const double radius : cell.radii) text += number_text(radius) + ",";
-    text += join(std::isfinite(cell.val) ? number_text(cell.val) : "", "\n");
+    std::vector<std::string> row;
+    for (const double radius : cell.radii) row.push_back(number_text(radius));
+    row.push_back(std::isfinite(cell.val) ? number_text(cell.val) : "");
+    text += csv_row(row) + "\n";
   }
   return text;
 }

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iomanip>
-#include <map>
 #include <optional>
 #include <sstream>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
+#include "lab/sweep/sweep_csv.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 
@@ -43,42 +42,20 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
   return text;
 }
 
-std::string csv_header(const SweepOptions& options) {
-  std::string text;
-  for (const SweepAxis& axis : options.axes) text += axis.group + ",";
-  return text + "val,loss,seconds";
-}
-
-std::string csv_key(const SweepCell& cell) {
-  std::string text;
-  for (const double radius : cell.radii) text += number_text(radius) + ",";
-  return text;
-}
-
-// Rows that an earlier sweep over the same groups left for other radii stay.
+// Rows that an earlier sweep over the same groups wrote for other radii are kept.
 void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
   const fs::path path = options.out / "sweep.csv";
-  std::map<std::string, std::string> rows;  // by radii
-  std::vector<std::string> order;
-  const auto put = [&](const std::string& key, const std::string& row) {
-    if (rows.emplace(key, row).second) order.push_back(key);
-  };
-  for (const SweepCell& cell : cells) {
-    put(csv_key(cell),
-        join(number_text(cell.val), ",", number_text(cell.loss), ",", number_text(cell.seconds)));
-  }
-  std::ifstream old(path);
-  std::string line;
-  if (std::getline(old, line) && line == csv_header(options)) {
-    while (std::getline(old, line)) {
-      std::size_t end = 0;
-      for (std::size_t i = 0; i < options.axes.size(); ++i) end = line.find(',', end) + 1;
-      put(line.substr(0, end), line.substr(end));
+  SweepTable table{{}, cells};
+  for (const SweepAxis& axis : options.axes) table.groups.push_back(axis.group);
+  if (fs::exists(path)) {
+    const SweepTable earlier = read_sweep_csv(path);
+    for (const SweepCell& old : earlier.cells) {
+      const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
+      if (earlier.groups == table.groups && std::none_of(cells.begin(), cells.end(), same))
+        table.cells.push_back(old);
     }
   }
-  std::string text = csv_header(options) + "\n";
-  for (const std::string& key : order) text += join(key, rows[key], "\n");
-  write_text_atomically(path, text);
+  write_sweep_csv(path, table);
 }
 
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder

@@ -1,39 +1,47 @@
 #include "lab/sweep/sweep_csv.h"
 
-#include <fstream>
-#include <string>
+#include <algorithm>
+#include <array>
 
+#include "gluon/checkpoint/safetensors.h"
 #include "gluon/core/check.h"
-#include "lab/train/log_cells.h"
+#include "gluon/core/csv.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::lab {
 namespace {
 
-constexpr std::size_t kResults = 3;  // val, loss, seconds
+constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
 
 }  // namespace
 
+void write_sweep_csv(const std::filesystem::path& path, const SweepTable& table) {
+  std::vector<std::string> header = table.groups;
+  header.insert(header.end(), kResults.begin(), kResults.end());
+  std::string text = csv_row(header) + "\n";
+  for (const SweepCell& cell : table.cells) {
+    std::vector<std::string> row;
+    for (const double radius : cell.radii) row.push_back(number_text(radius));
+    for (const double result : {cell.val, cell.loss, cell.seconds}) row.push_back(number_text(result));
+    text += csv_row(row) + "\n";
+  }
+  write_text_atomically(path, text);
+}
+
 SweepTable read_sweep_csv(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  GLUON_CHECK(file, "sweep: cannot read ", path.string());
-  std::string line;
-  std::getline(file, line);
-  SweepTable table{cells_of(line), {}};
-  GLUON_CHECK(table.groups.size() > kResults && line.ends_with(",val,loss,seconds"), "sweep: ", path.string(),
-              " is no sweep: expected the columns GROUP,...,val,loss,seconds, got '", line, "'");
-  table.groups.resize(table.groups.size() - kResults);
-  for (std::size_t at = 2; std::getline(file, line); ++at) {
-    const std::vector<std::string> cells = cells_of(line);
-    const std::string origin = join("sweep: ", path.string(), " line ", at);
-    GLUON_CHECK(cells.size() == table.groups.size() + kResults, origin, " has ", cells.size(),
-                " cells, the header ", table.groups.size() + kResults);
+  CsvReader csv("sweep", path);
+  SweepTable table{csv.columns(), {}};
+  const auto groups = static_cast<std::ptrdiff_t>(table.groups.size()) - std::ssize(kResults);
+  GLUON_CHECK(groups > 0 && std::equal(kResults.begin(), kResults.end(), table.groups.begin() + groups),
+              "sweep: ", path.string(),
+              " is not a sweep: expected the columns GROUP,...,val,loss,seconds, got '",
+              csv_row(table.groups), "'");
+  table.groups.resize(static_cast<std::size_t>(groups));
+  while (csv.next()) {
     SweepCell cell;
-    for (std::size_t i = 0; i < table.groups.size(); ++i)
-      cell.radii.push_back(parse_logged(cells[i], origin));
-    const std::size_t first = table.groups.size();
-    cell.val = parse_logged(cells[first], origin);
-    cell.loss = parse_logged(cells[first + 1], origin);
-    cell.seconds = parse_logged(cells[first + 2], origin);
+    std::size_t at = 0;
+    while (at < table.groups.size()) cell.radii.push_back(csv.number(at++));
+    for (double* result : {&cell.val, &cell.loss, &cell.seconds}) *result = csv.number(at++);
     table.cells.push_back(std::move(cell));
   }
   GLUON_CHECK(!table.cells.empty(), "sweep: ", path.string(), " has no finished cell yet");

@@ -1,4 +1,4 @@
-// sweep.csv, as lab/sweep/sweep.h writes it, read back.
+// sweep.csv: a column per group of layers, then val, loss and seconds; a row per finished cell.
 
 #pragma once
 
@@ -15,7 +15,10 @@ struct SweepTable {
   std::vector<SweepCell> cells;
 };
 
-/// Throws InputError on a file that is none, with the line.
+/// Replaces the file.
+void write_sweep_csv(const std::filesystem::path& path, const SweepTable& table);
+
+/// Throws InputError on a file that is not a sweep or has no row.
 SweepTable read_sweep_csv(const std::filesystem::path& path);
 
 }  // namespace gluon::lab

@@ -10,8 +10,8 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
-#include "lab/train/log_cells.h"
 
 namespace gluon::lab {
 namespace {
@@ -26,22 +26,24 @@ std::string read_text(const fs::path& path) {
   return text.str();
 }
 
-constexpr std::size_t kFixedColumns = 5;
 constexpr std::string_view kRadiusPrefix = "radius_";
 constexpr std::string_view kOptimizer = "optimizer";
 
 std::string header(const LogRow& row) {
-  std::string line = join("step,tokens,loss,val,seconds,", kOptimizer);
-  for (const auto& [role, radius] : row.radii) line += join(",", kRadiusPrefix, role);
-  return line + "\n";
+  std::vector<std::string> cells = {"step", "tokens", "loss", "val", "seconds", std::string(kOptimizer)};
+  for (const auto& [role, radius] : row.radii) cells.push_back(join(kRadiusPrefix, role));
+  return csv_row(cells) + "\n";
 }
 
 std::string line_of(const LogRow& row) {
-  std::string line =
-      join(row.step, ',', row.tokens, ',', number_text(row.loss), ',', row.val ? number_text(*row.val) : "",
-           ',', number_text(row.seconds), ',', row.optimizer ? number_text(*row.optimizer) : "");
-  for (const auto& [role, radius] : row.radii) line += join(",", number_text(radius));
-  return line + "\n";
+  const auto or_empty = [](std::optional<double> value) {
+    return value ? number_text(*value) : std::string();
+  };
+  std::vector<std::string> cells = {std::to_string(row.step), std::to_string(row.tokens),
+                                    number_text(row.loss),    or_empty(row.val),
+                                    number_text(row.seconds), or_empty(row.optimizer)};
+  for (const auto& [role, radius] : row.radii) cells.push_back(number_text(radius));
+  return csv_row(cells) + "\n";
 }
 
 }  // namespace
@@ -116,30 +118,23 @@ void RunDirectory::append(const LogRow& row) {
 std::vector<LogRow> RunDirectory::log() const {
   const fs::path path = path_ / "log.csv";
   if (!fs::exists(path)) return {};
-  std::istringstream lines(read_text(path));
-  std::string line;
-  std::getline(lines, line);
-  const std::vector<std::string> names = cells_of(line);
+  CsvReader csv("run", path);
+  if (csv.bytes() == 0) return {};  // a killed run may leave half a header
+  const std::vector<std::size_t> at = csv.find({"step", "tokens", "loss", "val", "seconds"});
+  const std::vector<std::string>& names = csv.columns();
   std::vector<LogRow> rows;
-  while (std::getline(lines, line) && !lines.eof()) {
-    const std::vector<std::string> cells = cells_of(line);
-    GLUON_CHECK(cells.size() == names.size() && cells.size() >= kFixedColumns, "run: ", path.string(),
-                " line ", rows.size() + 2, " has ", cells.size(), " cells, the header ", names.size());
-    const auto number = [&](std::size_t i) { return parse_logged(cells[i], path.string()); };
-    LogRow row{.step = parse_integer(cells[0], path.string()),
-               .tokens = parse_integer(cells[1], path.string()),
-               .loss = number(2),
-               .val = {},
-               .seconds = number(4),
+  while (csv.next()) {
+    LogRow row{.step = csv.integer(at[0]),
+               .tokens = csv.integer(at[1]),
+               .loss = csv.number(at[2]),
+               .val = csv.number_or_empty(at[3]),
+               .seconds = csv.number(at[4]),
                .radii = {},
                .optimizer = {}};
-    if (!cells[3].empty()) row.val = number(3);
-    for (std::size_t i = kFixedColumns; i < cells.size(); ++i) {
-      if (names[i].starts_with(kRadiusPrefix)) {
-        row.radii.emplace_back(names[i].substr(kRadiusPrefix.size()), number(i));
-      } else if (names[i] == kOptimizer && !cells[i].empty()) {
-        row.optimizer = number(i);
-      }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == kOptimizer) row.optimizer = csv.number_or_empty(i);
+      if (names[i].starts_with(kRadiusPrefix))
+        row.radii.emplace_back(names[i].substr(kRadiusPrefix.size()), csv.number(i));
     }
     rows.push_back(std::move(row));
   }

@@ -144,16 +144,16 @@ TEST(TrajectoryCsv, ResumingRefusesAnotherMeasurementAndLeavesTheFile) {
   };
   EXPECT_INPUT_ERROR(
       resume(&LayerTrajectory::norm, "euclidean"),
-      "smoothness.csv: layer 'attn.q' was measured in scaled(2,spectral), this run measures in "
-      "euclidean; measure as before or move the file away");
+      "smoothness.csv has layer 'attn.q' with norm 'scaled(2,spectral)', this run uses 'euclidean'; measure "
+      "as before or move the file away");
   EXPECT_INPUT_ERROR(resume(&LayerTrajectory::dual_method, "polar_express:8"),
-                     "smoothness.csv: layer 'attn.q' was measured with the dual method exact, this run uses "
-                     "polar_express:8; measure as before");
+                     "smoothness.csv has layer 'attn.q' with dual_method 'exact', this run uses "
+                     "'polar_express:8'; measure as before");
   EXPECT_INPUT_ERROR(resume(&LayerTrajectory::group, "head"),
-                     "smoothness.csv: layer 'attn.q' was in the group 'hidden', this run has it in 'head'; "
+                     "smoothness.csv has layer 'attn.q' with group 'hidden', this run uses 'head'; "
                      "measure as before");
   EXPECT_INPUT_ERROR(TrajectoryCsvWriter(path, measured_by(Estimator::kConsecutive), 2),
-                     "smoothness.csv holds samples of the estimator 'same_batch', the new ones are "
+                     "smoothness.csv holds samples of the estimator 'same_batch', this run uses "
                      "'consecutive'; measure as before");
   EXPECT_EQ(content(path), before);
   // Other layers and rows that are dropped do not count.
@@ -204,19 +204,19 @@ TEST(TrajectoryCsv, BadFiles) {
                      "smoothness: cannot read " + (folder.path() / "none.csv").string());
   EXPECT_INPUT_ERROR(read_trajectory_csv(folder.path()), "smoothness: cannot read " + folder.path().string());
   EXPECT_INPUT_ERROR(read("step,layer,group,norm,dual_method,estimator,momentum,alignment,radius,gradient\n"),
-                     "has no column gradient_change, displacement, smoothness; needed are step,layer");
-  EXPECT_INPUT_ERROR(read("step," + kHeader), "column step stands there 2 times");
+                     "has no column gradient_change, displacement, smoothness");
+  EXPECT_INPUT_ERROR(read("step," + kHeader), "column step appears more than once");
   EXPECT_INPUT_ERROR(read("\"step," + kHeader), "line 1: unbalanced quotes");
   EXPECT_INPUT_ERROR(read(kHeader), "bad.csv holds no samples");
   EXPECT_INPUT_ERROR(read(""), "has no column step, layer");
   EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,hidden,spectral,exact,full,1,1,1O,1,1,1,1\n"),
-                     "bad.csv line 3: smoothness must be a number or nothing, got '1O'");
+                     "bad.csv line 3: smoothness must be a number or empty, got '1O'");
   EXPECT_INPUT_ERROR(read(kHeader + row + "x,a,hidden,spectral,exact,full,1,1,1,1,1,1,1\n"),
                      "line 3: step must be a whole number, got 'x'");
   EXPECT_INPUT_ERROR(read(kHeader + "1,a,hidden\n" + row),
                      "line 2: expected 13 cells as in the header, got 3");
   EXPECT_INPUT_ERROR(read(kHeader + "1,,hidden,spectral,exact,full,1,1,1,1,1,1,1\n"),
-                     "line 2: layer must be a name, got nothing");
+                     "line 2: layer must be a name, got an empty cell");
   EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,hidden,spectral,exact,consecutive,1,1,1,1,1,1,1\n"),
                      "line 3: estimator 'consecutive' after 'full'; one file holds one estimator");
   EXPECT_INPUT_ERROR(read(kHeader + "2,a,hidden,spectral,exact,none,1,1,1,1,1,1,1\n"),
@@ -233,13 +233,13 @@ TEST(TrajectoryCsv, BadWrites) {
   EXPECT_INPUT_ERROR(open(folder.path()), "smoothness: cannot read " + folder.path().string());
   EXPECT_INPUT_ERROR(open(folder.write("log.csv", "step,loss\n1,2\n")),
                      "log.csv has other columns than step,layer");
-  EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")), "bad.csv holds a bad row 'x,y'");
+  EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")), "bad.csv line 2: expected 13 cells as in the header, got 2");
   const auto foreign = folder.write("foreign.csv", "no line break");
   EXPECT_INPUT_ERROR(open(foreign), "foreign.csv has other columns than step,layer");
   EXPECT_EQ(content(foreign), "no line break");
   TrajectoryCsvWriter writer(path, kMeasured);
   EXPECT_INPUT_ERROR(writer.append({.layer = "a\nb"}, sample(4)),
-                     "names must not hold line breaks, got 'a\nb'");
+                     "names must not contain line breaks, got 'a\nb'");
 }
 
 }  // namespace

@@ -113,9 +113,9 @@ TEST(ReportData, BadInput) {
   EXPECT_INPUT_ERROR(collect({folder.path() / "empty"}), "has neither a log nor samples yet");
   folder.write("sweep.csv", "hidden,val,loss\n");
   EXPECT_INPUT_ERROR(collect({folder.path()}),
-                     "is no sweep: expected the columns GROUP,...,val,loss,seconds");
+                     "is not a sweep: expected the columns GROUP,...,val,loss,seconds");
   folder.write("sweep.csv", "hidden,val,loss,seconds\n0.1,3\n");
-  EXPECT_INPUT_ERROR(collect({folder.path()}), "sweep.csv line 2 has 2 cells, the header 4");
+  EXPECT_INPUT_ERROR(collect({folder.path()}), "sweep.csv line 2: expected 4 cells as in the header, got 2");
   folder.write("sweep.csv", "hidden,val,loss,seconds\n");
   EXPECT_INPUT_ERROR(collect({folder.path()}), "has no finished cell yet");
 }

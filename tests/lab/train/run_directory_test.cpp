@@ -84,7 +84,7 @@ TEST(RunDirectory, TheLogReadsBack) {
   EXPECT_EQ(rows[1].optimizer, 0.125);
   EXPECT_EQ(rows[1].radii, (std::vector<std::pair<std::string, double>>{{"hidden", 0.25}}));
   std::ofstream(folder.path() / "run/log.csv", std::ios::app) << "3,4\n";
-  EXPECT_INPUT_ERROR(run.log(), "log.csv line 4 has 2 cells, the header 7");
+  EXPECT_INPUT_ERROR(run.log(), "log.csv line 4: expected 7 cells as in the header, got 2");
 }
 
 TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
