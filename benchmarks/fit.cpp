@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "benchmarks/median.h"
+#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
 
 namespace gluon::benchmarks {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <vector>
 
-#include "benchmarks/median.h"
+#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"

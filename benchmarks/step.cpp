@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "benchmarks/median.h"
+#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
 #include "gluon/geometry/presets.h"
 #include "gluon/kernels/kernels.h"

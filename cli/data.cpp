@@ -4,14 +4,12 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <vector>
 
 #include "cli/commands.h"
 #include "gluon/core/check.h"
 #include "lab/data/input_file.h"
-#include "lab/data/inspect.h"
 #include "lab/data/token_shard.h"
 #include "lab/data/tokenizer.h"
 
@@ -34,7 +32,7 @@ void tokenize(const TokenizeOptions& options) {
   const lab::Tokenizer tokenizer(options.vocab);
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
-  GLUON_CHECK(!error, "tokenize: cannot make ", options.out, ": ", error.message());
+  GLUON_CHECK(!error, "tokenize: cannot create ", options.out, ": ", error.message());
   const bool live = isatty(STDERR_FILENO) == 1;
   for (const std::string& pattern : options.files) {
     for (const auto& file : lab::expand(pattern)) {
@@ -57,18 +55,12 @@ void tokenize(const TokenizeOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Look at data files and tokenize text");
+  CLI::App* data = app.add_subcommand("data", "Prepare training data");
   data->callback([data] {
-    if (data->get_subcommands().empty()) throw InputError("data: name what to do: tokenize or inspect");
+    GLUON_CHECK(!data->get_subcommands().empty(), "data: expected the command tokenize");
   });
-
-  CLI::App* inspect = data->add_subcommand("inspect", "Say what a file is");
-  auto file = std::make_shared<std::string>();
-  inspect->add_option("file", *file)->required();
-  inspect->callback([file] { std::cout << lab::inspect_file(*file) << '\n'; });
-
   CLI::App* command =
-      data->add_subcommand("tokenize", "Text (also .xz) into token shards with GPT-2's byte pairs");
+      data->add_subcommand("tokenize", "Encode text files (also .xz) as token shards with GPT-2's vocabulary");
   auto options = std::make_shared<TokenizeOptions>();
   command->add_option("--vocab", options->vocab, "Folder with encoder.json and vocab.bpe")->required();
   command->add_option("--out", options->out, "Folder for the .bin files")->required();

@@ -17,7 +17,7 @@ namespace {
 std::string estimator_text(Estimator estimator) {
   switch (estimator) {
     case Estimator::kConsecutive:
-      return "consecutive (each step's own batch; L1 then holds mostly the noise between batches)";
+      return "consecutive (each step's own batch; L1 then measures mostly the noise between batches)";
     case Estimator::kFull:
       return "full (the whole training set)";
     case Estimator::kSameBatch:
@@ -25,7 +25,7 @@ std::string estimator_text(Estimator estimator) {
     case Estimator::kUnknown:
       break;
   }
-  return "unknown (the file does not say)";
+  return "unknown (not recorded in the file)";
 }
 
 void print_json(const TrajectoryFit& result) {
@@ -65,12 +65,12 @@ void print_table(const TrajectoryFit& result, const FitOptions& options) {
   }
 }
 
-// What the numbers leave out; with --json on stderr, since the JSON holds fits only.
+// Lists samples and layers without a fit; with --json on stderr, because the JSON has fits only.
 void print_omissions(const TrajectoryFit& result, std::ostream& out) {
   for (const LayerFit& layer : result.layers) {
     if (layer.unmoved == 0) continue;
     out << "layer '" << layer.layer << "': left out " << layer.unmoved
-        << " samples at which it had not moved\n";
+        << " samples in which it had not moved\n";
   }
   for (const UnfittedLayer& layer : result.unfitted) {
     out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';

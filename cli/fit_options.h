@@ -1,4 +1,4 @@
-// Flags of the fit, the same for every command that fits.
+// The flags of FitOptions, shared by all commands that fit.
 
 #pragma once
 

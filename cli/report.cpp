@@ -27,12 +27,12 @@ struct ReportCommand {
   FitOptions fit;
 };
 
-// What can be said before anything is read.
+// Checks a file to write before anything is read.
 void check_target(const std::string& flag, const fs::path& path) {
   GLUON_CHECK(!fs::is_directory(path), "report: ", flag, " must be a file, got the folder ", path.string());
   const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
-  GLUON_CHECK(fs::is_directory(parent), "report: ", flag, " ", path.string(), ": there is no folder ",
-              parent.string());
+  GLUON_CHECK(fs::is_directory(parent), "report: ", flag, " ", path.string(), ": folder ",
+              parent.string(), " does not exist");
 }
 
 void report(const ReportCommand& command, bool out_given) {
@@ -44,14 +44,14 @@ void report(const ReportCommand& command, bool out_given) {
     const std::string extension = fs::path(command.out).extension().string();
     GLUON_CHECK(extension == ".html" || extension == ".htm", "report: --out must end in .html, got ",
                 command.out);
-    (void)lab::page_template();  // a program without it says so before it reads anything
+    (void)lab::page_template();  // fail before reading anything when the program has no page
   }
   if (!command.json.empty()) {
     check_target("--json", command.json);
     GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ",
                 command.json);
     GLUON_CHECK(fs::path(command.json).filename() != "facts.json",
-                "report: --json must not be the facts of a run, got ", command.json);
+                "report: --json must not overwrite a run's facts.json, got ", command.json);
   }
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
   const lab::ReportData data = lab::collect_report(paths, command.fit);
@@ -81,7 +81,7 @@ void report(const ReportCommand& command, bool out_given) {
 
 void add_report(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("report", "A page that shows runs: losses, smoothness, radii, sweeps");
+      app.add_subcommand("report", "Write a page that shows runs: losses, smoothness, radii, sweeps");
   auto options = std::make_shared<ReportCommand>();
   command
       ->add_option("runs", options->paths,
@@ -90,11 +90,11 @@ void add_report(CLI::App& app) {
   CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
   command->add_option("--json", options->json,
-                      "Write the page's data to this file; the page then only with --out");
+                      "Write the page's data to this file; writes the page only with --out");
   command->add_option("--figures", options->figures,
-                      "Write each chart as SVG and CSV into this new folder; the page then only with --out");
+                      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
   command->add_option("--tensorboard", options->tensorboard,
-                      "Write scalars for TensorBoard into this new folder; the page then only with --out");
+                      "Write scalars for TensorBoard into this new folder; writes the page only with --out");
   add_fit_options(*command, options->fit);
   command->callback([options, out] { report(*options, out->count() > 0); });
 }

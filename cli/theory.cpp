@@ -31,12 +31,12 @@ struct TheoryFlags {
   std::string theorem;
   std::string l0, l1, t, noise_factor;  // lists
   std::optional<double> initial_gap, precision, mu, zeta, sigma;
-  std::optional<std::string> steps;  // text: CLI11 turns what is too large into the largest number
+  std::optional<std::string> steps;  // as text: CLI11 clamps numbers that are too large
   std::string run;
   bool json = false;
 };
 
-// What is printed: the promise, and where its constants come from.
+// The result to print, with the origin of its constants.
 struct Answer {
   Constants constants;
   std::vector<std::string> layers;  // names
@@ -45,7 +45,7 @@ struct Answer {
   std::optional<double> iterations;  // for --eps
   std::optional<int64_t> steps;      // of --steps
   std::optional<double> bound;       // for --steps
-  std::vector<PriorRate> prior;      // for --eps, where the promise is theirs
+  std::vector<PriorRate> prior;      // for --eps, where earlier results promise the same
 };
 
 std::vector<double> parse_list(const std::string& text, const std::string& flag) {
@@ -59,7 +59,7 @@ std::vector<double> parse_list(const std::string& text, const std::string& flag)
   return numbers;
 }
 
-// Whole numbers are exact in a double up to there and beyond.
+// All whole numbers up to here are exact in double.
 constexpr double kMostSteps = 1e15;
 
 int64_t parse_steps(const std::string& text) {
@@ -69,17 +69,17 @@ int64_t parse_steps(const std::string& text) {
   return static_cast<int64_t>(steps);
 }
 
-// A flag that the theorem does not read would only look as if it counted.
+// Rejects flags that the theorem does not use.
 void check_flags(const TheoryFlags& flags) {
   const std::string& name = flags.theorem;
   GLUON_CHECK(name == "3" || (flags.t.empty() && flags.noise_factor.empty()),
-              "theory: --t and --noise-factor belong to theorem 3, got theorem ", name);
-  GLUON_CHECK(name == "3" || !flags.sigma, "theory: --sigma belongs to theorem 3, got theorem ", name);
+              "theory: --t and --noise-factor apply to theorem 3 only, got theorem ", name);
+  GLUON_CHECK(name == "3" || !flags.sigma, "theory: --sigma applies to theorem 3 only, got theorem ", name);
   GLUON_CHECK(name == "2" || name == "2w" || !flags.zeta,
-              "theory: --zeta belongs to theorems 2 and 2w, got theorem ", name);
+              "theory: --zeta applies to theorems 2 and 2w only, got theorem ", name);
   GLUON_CHECK(name == "pl" || name == "pl0" || !flags.mu,
-              "theory: --mu belongs to theorems pl and pl0, got theorem ", name);
-  GLUON_CHECK(flags.precision || flags.steps, "theory: give --eps, --steps or both");
+              "theory: --mu applies to theorems pl and pl0 only, got theorem ", name);
+  GLUON_CHECK(flags.precision || flags.steps, "theory: expected --eps, --steps or both");
 }
 
 double required(const std::optional<double>& value, const TheoryFlags& flags, const std::string& flag) {
@@ -102,7 +102,7 @@ void read_per_layer(Constants& constants, const std::string& text, const std::st
 
 void constants_from_flags(const TheoryFlags& flags, Answer& answer) {
   GLUON_CHECK(!flags.l0.empty() && !flags.l1.empty(),
-              "theory: give --L0 and --L1 (one number per layer: a,b,...) or --run");
+              "theory: expected --L0 and --L1 (one number per layer: a,b,...) or --run");
   const std::vector<double> l0 = parse_list(flags.l0, "--L0"), l1 = parse_list(flags.l1, "--L1");
   GLUON_CHECK(l0.size() == l1.size(), "theory: --L0 and --L1 must have the same length, got ", l0.size(),
               " and ", l1.size());
@@ -116,14 +116,14 @@ void constants_from_flags(const TheoryFlags& flags, Answer& answer) {
 // First minus smallest training loss of the run's log.csv.
 double initial_gap_of(const std::filesystem::path& run) {
   const std::vector<lab::LogRow> rows = lab::RunDirectory::open(run).log();
-  GLUON_CHECK(!rows.empty(), "theory: ", run.string(), " has no log, from which Delta0 comes; give --delta0");
+  GLUON_CHECK(!rows.empty(), "theory: ", run.string(), " has no log to take Delta0 from; give --delta0");
   const auto less = [](const lab::LogRow& a, const lab::LogRow& b) { return a.loss < b.loss; };
   return rows.front().loss - std::min_element(rows.begin(), rows.end(), less)->loss;
 }
 
-// L0 and L1 by gluon fit with its defaults.
+// L0 and L1 as `gluon fit` computes them by default.
 void constants_from_run(const TheoryFlags& flags, Answer& answer) {
-  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(), "theory: give either --run or --L0 and --L1, got both");
+  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(), "theory: expected either --run or --L0 and --L1, got both");
   const TrajectoryFit fits = fit_trajectory(read_trajectory(flags.run), {.lambda = 5});
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
@@ -137,15 +137,15 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
     answer.notes.push_back("layer '" + layer.layer + "' is left out: " + layer.reason);
   }
   answer.notes.push_back(join("L0 and L1 are fitted (lambda 5) to samples taken by the estimator '",
-                              estimator_name(fits.estimator), "'; they bound nothing beyond this run"));
+                              estimator_name(fits.estimator), "'; they are no bounds outside of this run"));
   if (flags.initial_gap) {
     answer.constants.initial_gap = *flags.initial_gap;
     return;
   }
   answer.constants.initial_gap = initial_gap_of(flags.run);
   answer.notes.push_back(
-      "Delta0 is an estimate from below: first minus smallest training loss of the run, and inf f is lower "
-      "than what was seen");
+      "Delta0 is a lower estimate, the first minus the smallest training loss of the run: inf f is below "
+      "that loss");
 }
 
 Guarantee make_guarantee(const TheoryFlags& flags, const Constants& constants) {
@@ -176,7 +176,7 @@ Answer solve(const TheoryFlags& flags) {
   if (answer.steps) {
     answer.bound = answer.guarantee.bound(static_cast<double>(*answer.steps));
     GLUON_CHECK(std::isfinite(*answer.bound), answer.guarantee.theorem, ": the bound after ", *answer.steps,
-                " iterations is beyond every number");
+                " iterations overflows double");
   }
   if (flags.precision && !answer.guarantee.weights.empty()) {
     const auto noise = flags.theorem.starts_with('1')   ? theory::NoiseKind::kNone
@@ -187,7 +187,7 @@ Answer solve(const TheoryFlags& flags) {
   return answer;
 }
 
-// A count as people write it: all digits as long as they mean something.
+// All digits as long as they are exact.
 std::string count_text(double count) {
   std::ostringstream out;
   if (count < 1e14) {
@@ -256,7 +256,7 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
 
 void print_prior(const Answer& answer) {
   if (answer.prior.empty()) return;
-  std::cout << "\nbefore (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n"
+  std::cout << "\nearlier results (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n"
             << std::left << std::setw(26) << "result" << std::setw(10) << "rate" << std::setw(18) << "radius"
             << std::setw(18) << "1 - beta"
             << "K\n";
@@ -313,15 +313,15 @@ void add_theory(CLI::App& app) {
       ->required();
   command->add_option("--L0", flags->l0, "L0 of every layer: a,b,...");
   command->add_option("--L1", flags->l1, "L1 of every layer: a,b,...");
-  command->add_option("--run", flags->run, "Run with recorded smoothness: L0, L1 and Delta0 from there");
+  command->add_option("--run", flags->run, "Take L0, L1 and Delta0 from this run, which recorded smoothness");
   command->add_option("--delta0", flags->initial_gap, "f(X_0) - inf f");
-  command->add_option("--eps", flags->precision, "Precision: how many iterations does it take?");
-  command->add_option("--steps", flags->steps, "Iterations: what is promised after them?")
+  command->add_option("--eps", flags->precision, "Precision: print the number of iterations it takes");
+  command->add_option("--steps", flags->steps, "Iterations: print the bound after this many")
       ->type_name("COUNT");
   command->add_option("--mu", flags->mu, "Polyak-Lojasiewicz constant (pl, pl0)");
   command->add_option("--zeta", flags->zeta, "Relative noise, in [0, 1) (2, 2w)");
   command->add_option("--sigma", flags->sigma, "Noise level (3)");
-  command->add_option("--t", flags->t, "Theorem 3's t of every layer, at most 1 / (12 L1), its default");
+  command->add_option("--t", flags->t, "Theorem 3's t of every layer, at most 1 / (12 L1), which is the default");
   command->add_option(
       "--noise-factor", flags->noise_factor,
       "Theorem 3: 1 for Euclidean norms, sqrt(min(m, n)) for spectral, sqrt(m n) for max_entry");

@@ -23,38 +23,38 @@ struct WatchCommand {
   FitOptions fit;
 };
 
-// The training has the machine: one thread, and that gives way.
-void give_way() {
+// One thread at low priority, so that the training is not slowed down.
+void lower_priority() {
   at::set_num_threads(1);
   errno = 0;
-  if (nice(10) == -1 && errno != 0) std::cerr << "gluon: watch runs at the priority of the training\n";
+  if (nice(10) == -1 && errno != 0) std::cerr << "gluon: cannot lower the priority of watch; it may slow down the training\n";
 }
 
 void watch(const WatchCommand& command) {
   command.server.validate();
   lab::WatchAnswers answers({command.paths.begin(), command.paths.end()}, command.fit, command.server.token);
-  give_way();
+  lower_priority();
   const std::atomic<bool>& stop = stop_on_signal();
   const lab::WatchServer server(answers, command.server);
   const std::string& host = command.server.host;
   std::cout << "watching at http://" << (host.find(':') == std::string::npos ? host : "[" + host + "]") << ':'
             << server.port() << '/' << (command.server.token.empty() ? "" : "?token=" + command.server.token)
-            << "  (Ctrl-C ends it; the run goes on)" << std::endl;
+            << "  (Ctrl-C stops watching, not the run)" << std::endl;
   while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }
 
 }  // namespace
 
 void add_watch(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("watch", "Serve the page of a run on this machine while it goes on");
+  CLI::App* command = app.add_subcommand("watch", "Serve the page of a run on this machine while it trains");
   auto options = std::make_shared<WatchCommand>();
-  command->add_option("runs", options->paths, "Run directories, or whatever `gluon report` reads")
+  command->add_option("runs", options->paths, "Run directories, or any other path that `gluon report` accepts")
       ->required();
   command->add_option("--port", options->server.port, "Port; 0 takes a free one")->capture_default_str();
   command
       ->add_option("--host", options->server.host, "Address to listen on; beyond loopback only with --token")
       ->capture_default_str();
-  command->add_option("--token", options->server.token, "What a request has to know (?token=... or Bearer)");
+  command->add_option("--token", options->server.token, "Secret that requests must carry (?token=... or Bearer)");
   add_fit_options(*command, options->fit);
   command->callback([options] { watch(*options); });
 }

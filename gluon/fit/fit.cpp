@@ -21,7 +21,7 @@ struct Line {
   double slope = 0;
 };
 
-// What one pass over the samples sums up; r = y - level - slope u, w = 1 + lambda where r > 0, else 1.
+// Sums of one pass over the samples; r = y - level - slope u, w = 1 + lambda where r > 0, else 1.
 struct Sums {
   double residual = 0;    // w r:   minus half the derivative by the level
   double residual_u = 0;  // w r u: minus half the derivative by the slope
@@ -137,14 +137,14 @@ double curvature(const Sums& sums, Line step) {
 
 // Newton's method with a line search. With D the slope of the loss at the start of a step, the curvature along it is
 // at most (1 + lambda) D; a derivative of at most 0.1 D / (1 + lambda) at its end therefore means that the loss fell
-// by at least 0.4 D / (1 + lambda). So no piece comes back, and as there are finitely many the loop ends: on a step
-// that changes no sample's side, whose end is the minimum of the whole convex loss.
+// by at least 0.4 D / (1 + lambda). So no piece is visited twice, and as there are finitely many the loop ends with a
+// step that moves no sample to the other side of the line: the minimum of the convex loss.
 Line minimise(const Samples& samples, double above, Free free, Line line) {
   Sums sums = samples.pass(line, line, above);
   for (int passes = 1; passes < kMaxPasses;) {
     const Line step = newton_step(sums, free);
-    // Residuals carry errors of kEpsilon times the largest sample, 1. A line through samples that lie exactly on it
-    // would go on forever between them.
+    // Residuals have errors of kEpsilon times the largest sample, 1. With samples exactly on the line the iteration
+    // would not end otherwise.
     const double size = std::abs(line.level) + std::abs(line.slope) + (passes > kUsualPasses ? 1 : 0);
     const double length = std::abs(step.level) + std::abs(step.slope);
     if (length <= 4 * kEpsilon * size) break;
@@ -154,7 +154,7 @@ Line minimise(const Samples& samples, double above, Free free, Line line) {
     Line next = moved(line, step);
     Sums after = samples.pass(next, line, above);
     ++passes;
-    // The derivative there already belongs to the minimum's own piece: one more step removes rounding errors.
+    // The minimum is on the same quadratic piece: one more step removes rounding errors.
     if (after.changes == 0) return moved(next, newton_step(after, free));
 
     double low = 0;
@@ -165,7 +165,7 @@ Line minimise(const Samples& samples, double above, Free free, Line line) {
       const double width = high - low;
       (rise > 0 ? high : low) = share;
       share -= rise / curvature(after, step);
-      // Newton's steps creep where the curvature falls by the factor lambda.
+      // Newton's steps become short where the curvature falls by the factor lambda.
       const bool creeps = high - low > 0.5 * width && width < 1;
       if (creeps || !(share > low && share < high)) share = 0.5 * (low + high);
       next = moved(line, step, share);
@@ -184,7 +184,7 @@ struct Range {
   double greatest_smoothness = 0;
 };
 
-// Why the samples cannot be fitted, for the end of a message; empty when they can. `range` is then theirs.
+// Why the samples cannot be fitted, as the end of a message; empty when they can, and `range` is then filled.
 std::string obstacle(std::span<const double> smoothness, std::span<const double> gradient, Range& range) {
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
     const double y = smoothness[i], x = gradient[i];
@@ -197,7 +197,7 @@ std::string obstacle(std::span<const double> smoothness, std::span<const double>
     range.greatest_smoothness = std::max(range.greatest_smoothness, y);
   }
   if (range.greatest_gradient > 0) return "";
-  return join("all ", smoothness.size(), " gradients are zero, which leaves L1 open");
+  return join("all ", smoothness.size(), " gradients are zero, so L1 is undetermined");
 }
 
 double mean_gradient(std::span<const double> gradient, double inverse) {
@@ -211,8 +211,8 @@ struct Constants {
   double l1 = 0;
 };
 
-// The active set has three candidates: L0 = 0, both free, L1 = 0. As Lhat >= 0 and |g|* >= 0, the minimum of each
-// edge's line is on the edge, and where the free minimum has a negative constant, that constant is 0 in the
+// The active set has three candidates: L0 = 0, both free, L1 = 0. As Lhat >= 0 and |g|* >= 0, the minimum with one
+// constant fixed at 0 has the other >= 0, and a constant that is negative in the free minimum is 0 in the
 // constrained one.
 Constants solve(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
                 const FitOptions& options) {
@@ -229,7 +229,7 @@ Constants solve(std::span<const double> smoothness, std::span<const double> grad
   const Sums sums = samples.pass(slope_only, slope_only, above);
   if (sums.residual <= -16 * kEpsilon * sums.weight) return {0, l1};
 
-  // Around the mean gradient level and slope hardly depend on each other, however narrow the range is.
+  // Centred at the mean gradient, level and slope are almost independent, however narrow the range is.
   samples.set_units(mean_gradient(gradient, x_inverse),
                     inverse_unit(range.greatest_gradient - range.least_gradient));
   const Line both = minimise(samples, above, Free::kBoth, samples.through_origin(l1));
@@ -238,7 +238,7 @@ Constants solve(std::span<const double> smoothness, std::span<const double> grad
   return l0 > 0 ? Constants{l0, samples.l1(both)} : Constants{0, l1};
 }
 
-// A sample the line runs through is not violated because of the last digit.
+// Rounding must not count a sample on the line as a violation.
 constexpr double kOnTheLine = 1e-12;
 
 void measure(std::span<const double> smoothness, std::span<const double> gradient, Fit& fit) {
@@ -256,7 +256,7 @@ void measure(std::span<const double> smoothness, std::span<const double> gradien
   fit.violations = static_cast<double>(violated) / static_cast<double>(smoothness.size());
 }
 
-// Of samples without an obstacle.
+// The samples have no obstacle().
 Fit fit_in_range(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
                  const FitOptions& options) {
   const Constants constants = solve(smoothness, gradient, range, options);
@@ -269,11 +269,11 @@ std::string skipped_text(const FitOptions& options) {
   return options.skip_first == 0 ? "" : join(" after the first ", options.skip_first, " were skipped");
 }
 
-// One layer's samples as arrays, with the reason when they cannot be fitted.
+// The samples of one layer as arrays, with a reason when they cannot be fitted.
 struct Columns {
   std::vector<double> smoothness;
   std::vector<double> gradient;
-  std::vector<double> radius;  // those that are known
+  std::vector<double> radius;  // without missing ones
   int64_t unmoved = 0;
   std::string reason;
 };
@@ -304,7 +304,7 @@ Columns columns(const std::vector<Sample>& samples, const FitOptions& options) {
   } else if (static_cast<int64_t>(result.smoothness.size()) < kMinSamples) {
     result.reason = join("needs at least ", kMinSamples, " samples, got ", result.smoothness.size(),
                          skipped_text(options));
-    if (result.unmoved > 0) result.reason += join("; in ", result.unmoved, " more the layer had not moved");
+    if (result.unmoved > 0) result.reason += join("; in ", result.unmoved, " others the layer had not moved");
   }
   return result;
 }

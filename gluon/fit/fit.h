@@ -1,13 +1,13 @@
-// Fit: the samples of a layer -> the L0 and L1 that explain them.
+// Fit: L0 and L1 of a layer from its smoothness samples.
 //
 // The paper's hypothesis is Lhat[k] ~ a_k = L0 + L1 |g_{k+1}|*. The fit is the exact minimiser of
 //
 //   sum (Lhat - a)^2 + lambda sum max(0, Lhat - a)^2          over L0 >= 0, L1 >= 0
 //
 // The hinge pulls the line above the samples, since (L0, L1)-smoothness is an upper bound: lambda = 5 gives the
-// constants of the authors' figures, lambda = 0 is least squares and gives their relative errors. The loss is convex
-// and piecewise quadratic with one derivative; fit.cpp finds its minimum by a Newton method that ends after finitely
-// many passes over the samples, each O(samples), without sorting.
+// constants of the authors' figures, lambda = 0 is least squares and gives their relative errors. The loss is convex,
+// piecewise quadratic and continuously differentiable; fit.cpp minimises it by a Newton method that ends after
+// finitely many passes over the samples, each O(samples), without sorting.
 //
 // Place in the flow: smoothness/trajectory.h -> fit -> radius |g|* / (L0 + L1 |g|*), theorem 1.
 
@@ -24,7 +24,7 @@ namespace gluon {
 
 struct FitOptions {
   double lambda = 5;       // weight of the samples above the line, in [0, 1e6]
-  bool l0_zero = false;    // L0 = 0, only L1 is fitted
+  bool l0_zero = false;    // keep L0 at 0 and fit L1 alone
   int64_t skip_first = 0;  // leave out this many first samples of each layer
 
   void validate() const;
@@ -35,11 +35,11 @@ struct Fit {
   double l1 = 0;
   double mse_rel = 0;  // mean of ((Lhat - a) / Lhat)^2 over the samples with Lhat > 0; 0 when there are none
   double violations = 0;  // share of samples with Lhat > a, rounding aside
-  int64_t samples = 0;    // how many were fitted
+  int64_t samples = 0;    // number of samples fitted
 };
 
-/// The minimiser over samples (smoothness[k], gradient[k]). Where all gradients are equal only L0 + L1 |g|* is
-/// determined; L0 is then 0. Throws InputError on different lengths, fewer than 2 samples, a sample that is not
+/// The minimiser over samples (smoothness[k], gradient[k]). If all gradients are equal, only L0 + L1 |g|* is
+/// determined and L0 is set to 0. Throws InputError on different lengths, fewer than 2 samples, a sample that is not
 /// finite or negative, or gradients that are all zero.
 Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> gradient,
                    const FitOptions& options = {});
@@ -51,7 +51,7 @@ struct LayerFit {
   int64_t unmoved = 0;  // samples left out because the layer had not moved: Lhat is 0/0 there
   // Medians over exactly the samples that were fitted.
   double gradient = Sample::kMissing;  // |g|*
-  double radius = Sample::kMissing;    // the one used; missing when no sample knows it
+  double radius = Sample::kMissing;    // the radius used; missing when no sample has it
 };
 
 struct UnfittedLayer {

@@ -1,5 +1,5 @@
-// The samples from outside warmup and cooldown: Lhat depends on the radius, and radii must not come from a fit that
-// mixes them up.
+// Selects the samples outside of warmup and cooldown: Lhat depends on the radius, so a fit that predicts radii must not
+// mix samples of very different radii.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gluon {
 
-inline constexpr double kFullRadius = 0.9;  // of the largest radius of the layer
+inline constexpr double kFullRadius = 0.9;  // share of the layer's largest radius
 
 struct FullRadiusSamples {
   Trajectory trajectory;
@@ -17,8 +17,7 @@ struct FullRadiusSamples {
   int64_t all = 0;
 };
 
-/// `trajectory` without the samples whose radius is below kFullRadius of their layer's largest. Samples that do not
-/// know their radius stay.
+/// Removes the samples whose radius is below kFullRadius of their layer's largest. Samples without a radius stay.
 FullRadiusSamples at_full_radius(Trajectory trajectory);
 
 }  // namespace gluon

@@ -1,4 +1,4 @@
-// The median, which the fit and the radii made from it report: one layer or sample that is far off does not move it.
+// The median, for fits, radii and timings: outliers do not change it.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace gluon {
 
-/// The middle one, or the mean of the middle two; NaN of none. The values must not be NaN.
+/// The middle value, or the mean of the two middle ones; NaN when there are no values. The values must not be NaN.
 inline double median(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -14,7 +14,7 @@ struct Columns {
 };
 
 std::string reasons(const TrajectoryFit& fits) {
-  if (fits.unfitted.empty()) return "the gradients of all layers never changed";
+  if (fits.unfitted.empty()) return "the gradient of no layer changed";
   return join("layer '", fits.unfitted[0].layer, "': ", fits.unfitted[0].reason);
 }
 

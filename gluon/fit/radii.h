@@ -1,10 +1,10 @@
-// Radii from fits: how far theorem 1 would move each group of layers.
+// Radii from fits: the radius of theorem 1 for each group of layers.
 //
 //   t = |g|* / (L0 + L1 |g|*)                                        (paper: theorem 1 and the experiments)
 //
 // (1 / L1 where L0 = 0). A group is the layers of one role, which share a radius; its numbers are medians over its
-// layers, and |g|* of a layer is the median over the samples that were fitted. What the answer is worth depends on the
-// samples: with `consecutive` ones it is about 0.7 of the radius that was used, whatever that was (docs/tuning.md).
+// layers, and |g|* of a layer is the median over the fitted samples. The prediction is only as good as the samples: with
+// `consecutive` ones it is about 0.7 of the radius used in the run, at any radius (docs/tuning.md).
 
 #pragma once
 
@@ -18,19 +18,19 @@ namespace gluon {
 
 struct GroupRadius {
   std::string group;
-  int64_t layers = 0;  // that were fitted
+  int64_t layers = 0;  // number of fitted layers
   double l0 = 0;
   double l1 = 0;
   double gradient = 0;   // |g|*
   double predicted = 0;  // t
-  double used = 0;       // the median of the layers' radii; NaN when the samples do not say, as under AdamW
+  double used = 0;       // the median of the layers' radii; NaN when the samples have none, as under AdamW
 };
 
-/// t of a layer with these constants; NaN when both are 0: the gradient never changed, and any radius would do.
+/// t of a layer with these constants; NaN when both are 0: the gradient never changed and any radius is allowed.
 double predicted_radius(double l0, double l1, double gradient);
 
-/// One entry per group, in the order of their first layer. Layers whose gradient never changed do not count. Throws
-/// InputError with the reason when nothing is left.
+/// One entry per group, in the order of their first layer. Layers whose gradient never changed are ignored. Throws
+/// InputError with the reason when no layer is left.
 std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits);
 
 }  // namespace gluon

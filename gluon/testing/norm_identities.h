@@ -1,4 +1,4 @@
-// The identities that make a Norm a norm and its lmo an oracle, as a check that any test framework can call.
+// Checks the identities of a Norm and its LMO; works with any test framework.
 //
 // With <x, y> = tr(x^T y), for every batch g and every a > 0:
 //
@@ -6,9 +6,9 @@
 //   |lmo(g)| = 1                lmo(0) = 0                  |a g|* = |a| |g|*         |g + y|* <= |g|* + |y|*
 //   <g, x> <= |g|* |x|, with equality at x = -lmo(g)        |g|, |g|* > 0 unless g = 0, where all three are 0
 //
-// and what the optimizer relies on: shapes and dtypes, the argument unchanged bit for bit and not returned, a
-// batch treated as its matrices one by one, and strides without influence. Inner products are taken in
-// float64 and every a is a power of two, so that the checker's own rounding is never blamed on the norm.
+// and what the optimizer relies on: shapes and dtypes; the argument is unchanged and not returned; a batch gives
+// the same results as its matrices one by one; strides have no influence. Inner products are computed in float64
+// and every a is a power of two, so that rounding in the checker is not attributed to the norm.
 //
 //   for (const gluon::NamedBatch& input : gluon::identity_inputs(at::kFloat))
 //     for (const std::string& violation : gluon::norm_identity_violations(my_norm, input.batch))
@@ -32,8 +32,8 @@ struct IdentityOptions {
   uint64_t seed = 0;        // of the random matrices x and y above
 };
 
-/// One sentence per identity that `norm` breaks on the batch g (b, m, n): the norm's name, the identity, the
-/// worst matrix, expected, actual and relative error. Empty when all hold. Throws InputError unless g is a
+/// One sentence per identity that `norm` violates on the batch g (b, m, n): the norm's name, the identity, the
+/// worst matrix, expected and actual value and relative error. Empty when all hold. Throws InputError unless g is a
 /// nonempty floating point tensor of rank 3 with finite entries.
 std::vector<std::string> norm_identity_violations(const Norm& norm, const at::Tensor& g,
                                                   const IdentityOptions& options = {});
@@ -43,7 +43,7 @@ struct NamedBatch {
   at::Tensor batch;  // (b, m, n)
 };
 
-/// Batches on which norms tend to go wrong: tall, wide, square, 1 x n, n x 1, 1 x 1, rank-deficient, zero,
+/// Batches that reveal typical mistakes: tall, wide, square, 1 x n, n x 1, 1 x 1, rank-deficient, zero,
 /// mixed zero and nonzero, zero rows and columns, entries near 1e-30 and 1e30, one large entry among tiny
 /// ones. The same numbers in every call. Throws InputError for a type that cannot hold 1e30 (float16).
 std::vector<NamedBatch> identity_inputs(at::ScalarType dtype);

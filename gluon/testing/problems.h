@@ -1,4 +1,4 @@
-// Objectives whose layer-wise smoothness constants are known in closed form: to test theorems and optimizers.
+// Objectives with layer-wise smoothness constants in closed form, to test theorems and optimizers.
 //
 //   f(X) = sum_i f_i(X_i)         each f_i in float64 on an m x n matrix, <x, y> = tr(x^T y)
 //
@@ -11,9 +11,9 @@
 //
 //   |grad_i f(X) - grad_i f(Y)|* <= (L0_i + L1_i |grad_i f(X)|*) |X_i - Y_i|,
 //
-// for pairs no farther apart than a step of theorem 1 (its proof uses no others), and could not be smaller. f
-// is a sum because the assumption admits nothing else: X_i = Y_i makes grad_i f a function of X_i alone. H is
-// diagonal and positive, with |H| = max { |zH|* : |z| = 1 }:
+// for pairs no farther apart than a step of theorem 1 (its proof uses no others); they are the smallest possible.
+// f is a sum because the assumption requires it: X_i = Y_i makes grad_i f a function of X_i alone. H is diagonal
+// and positive, with |H| = max { |zH|* : |z| = 1 }:
 //
 //   spectral  sum of the min(m, n) largest h_j     euclidean  max h_j      scaled(c,N)  |H| of N, over c^2
 //   max_entry m tr H           columns  tr H       rows       m max h_j
@@ -63,7 +63,7 @@ class LayerObjective {
   virtual double pl_constant(const Norm& norm) const = 0;
 };
 
-/// Knows its constants for the norms of gluon/lmo/norm.h, by their names; throws InputError for others.
+/// Its constants are known for the norms of gluon/lmo/norm.h, by name; throws InputError for others.
 class Quadratic : public LayerObjective {
  public:
   /// `minimiser` is A (m, n), `curvature` the diagonal of H (n). Throws InputError unless they fit and H > 0.
@@ -76,7 +76,7 @@ class Quadratic : public LayerObjective {
   double longest_step(const Norm& norm) const override;
   double pl_constant(const Norm& norm) const override;
 
-  /// A z (m, n) with |zH|* = L0 |z|. Started in A + z, theorem 1 reaches A in one step.
+  /// A z (m, n) with |zH|* = L0 |z|. From A + z, theorem 1 reaches A in one step.
   at::Tensor stiffest_direction(const Norm& norm) const;
 
  private:
@@ -117,7 +117,7 @@ class Cosh : public Ridge {
   double pl_constant(const Norm& norm) const override;
 };
 
-/// f: a sum of layer objectives, and where to start.
+/// f, a sum of layer objectives, with a starting point.
 struct Problem {
   std::vector<std::shared_ptr<const LayerObjective>> objectives;  // one per layer
   std::vector<at::Tensor> start;                                  // (m, n) float64

@@ -12,7 +12,19 @@ void check_mu(std::string_view who, double mu) {
   GLUON_CHECK(std::isfinite(mu) && mu > 0, who, ": mu must be > 0, got ", mu);
 }
 
-// What all four share: theorem 1's radii.
+// The harmonic mean of L1, p / sum(1 / L1_j).
+double harmonic_mean_l1(const Constants& constants, std::string_view who) {
+  double sum = 0;
+  for (std::size_t i = 0; i < constants.layers.size(); ++i) {
+    const double l1 = constants.layers[i].l1;
+    GLUON_CHECK(l1 > 0, who, ": the weights 1 / L1 need L1 > 0 in every layer, got L1 = ", l1, " for ",
+                constants.layer_text(i));
+    sum += 1 / l1;
+  }
+  return static_cast<double>(constants.layers.size()) / sum;
+}
+
+// A guarantee with theorem 1's radii, which all four have.
 Guarantee with_smooth_radii(const Constants& constants, std::string theorem) {
   constants.validate(theorem);
   Guarantee result;
@@ -31,16 +43,6 @@ double theorem1_radius(const LayerConstants& layer, double gradient_dual_norm) {
   return gradient_dual_norm / (layer.l0 + layer.l1 * gradient_dual_norm);
 }
 
-double theorem1_descent(const Constants& constants, const std::vector<double>& gradient_dual_norms) {
-  GLUON_CHECK(gradient_dual_norms.size() == constants.layers.size(), "theorem 1: expected ",
-              constants.layers.size(), " dual norms, got ", gradient_dual_norms.size());
-  double sum = 0;
-  for (std::size_t i = 0; i < gradient_dual_norms.size(); ++i) {
-    sum += theorem1_radius(constants.layers[i], gradient_dual_norms[i]) * gradient_dual_norms[i] / 2;
-  }
-  return sum;
-}
-
 double QuadraticRate::needed(double precision) const {
   return 2 * initial_gap * (a / precision + b) / precision;
 }
@@ -49,17 +51,6 @@ double QuadraticRate::needed(double precision) const {
 double QuadraticRate::bound(double iterations) const {
   const double c = initial_gap / iterations;
   return c * b + std::sqrt(c * b * c * b + 2 * c * a);
-}
-
-double harmonic_mean_l1(const Constants& constants, std::string_view who) {
-  double sum = 0;
-  for (std::size_t i = 0; i < constants.layers.size(); ++i) {
-    const double l1 = constants.layers[i].l1;
-    GLUON_CHECK(l1 > 0, who, ": the weights 1 / L1 need L1 > 0 in every layer, got L1 = ", l1, " for ",
-                constants.layer_text(i));
-    sum += 1 / l1;
-  }
-  return static_cast<double>(constants.layers.size()) / sum;
 }
 
 QuadraticRate plain_rate(const Constants& constants) {

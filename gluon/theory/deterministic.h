@@ -11,9 +11,9 @@
 // sum_i |grad_i f|*^2 >= 2 mu (f - inf f).
 //
 // Paper: theorem 1 of the main text is the weighted one; the appendix proves both (theorem 1, full version),
-// then the PL theorem. Its remark that compares them has the order backwards: the weighted count's first term
-// wins when large L0 come with LARGE L1, enough that L0 / L1 grows with L1 too. For L0 = (2, 1), L1 = (1, 2),
-// which the remark calls favourable, it is 4 against sum L0 = 3.
+// then the PL theorem. The paper's remark that compares the two is the wrong way round: the first term of the
+// weighted count is smaller when large L0 come with LARGE L1, so that L0 / L1 grows with L1 too. For L0 = (2, 1),
+// L1 = (1, 2), which the remark calls favourable, it is 4, larger than sum L0 = 3.
 
 #pragma once
 
@@ -24,19 +24,12 @@ namespace gluon::theory {
 /// |g|* / (L0 + L1 |g|*), 0 for a zero gradient.
 double theorem1_radius(const LayerConstants& layer, double gradient_dual_norm);
 
-/// What the step with that radius takes off f at least: sum of |g_i|*^2 / (2 (L0_i + L1_i |g_i|*)). One dual
-/// norm per layer. This inequality is all that theorem 1's proof uses.
-double theorem1_descent(const Constants& constants, const std::vector<double>& gradient_dual_norms);
-
-/// Each throws InputError on constants outside its theorem: Constants::validate(); L1 > 0 in all layers for
-/// the weighted count; mu > 0; for L1 = 0 also mu <= max L0, because no function has more.
+/// Each throws InputError on constants that its theorem does not allow: see Constants::validate(); the weighted
+/// count needs L1 > 0 in all layers, PL needs mu > 0, and PL without L1 also mu <= max L0, which every function has.
 Guarantee theorem1(const Constants& constants);
 Guarantee theorem1_weighted(const Constants& constants);
 Guarantee theorem_pl(const Constants& constants, double mu);
 Guarantee theorem_pl_without_l1(const Constants& constants, double mu);
-
-/// The harmonic mean of L1, p / sum(1 / L1_j). Throws InputError, opened by `who`, when some L1 is 0.
-double harmonic_mean_l1(const Constants& constants, std::string_view who);
 
 /// K(eps) = 2 Delta0 (a / eps^2 + b / eps) and its inverse: the rate that theorems 1 and 2 share, from
 /// K eps^2 / (2 (a + b eps)) <= Delta0.
@@ -49,7 +42,8 @@ struct QuadraticRate {
   double bound(double iterations) const;
 };
 
-/// sum(L0) and max(L1), or h^2 sum(L0 / L1^2) and h: what theorem 1 puts for a and b.
+/// Theorem 1 has a = sum(L0) and b = max(L1), with weights a = h^2 sum(L0 / L1^2) and b = h. The weighted functions
+/// throw InputError, which starts with `who`, when some L1 is 0.
 QuadraticRate plain_rate(const Constants& constants);
 QuadraticRate weighted_rate(const Constants& constants, std::string_view who);
 

@@ -51,8 +51,8 @@ void Constants::validate(std::string_view who) const {
 double Guarantee::iterations(double precision) const {
   GLUON_CHECK(std::isfinite(precision) && precision > 0, theorem, ": eps must be > 0, got ", precision);
   const double real = needed(precision);
-  GLUON_CHECK(std::isfinite(real), theorem, ": K is beyond every number for eps = ", precision);
-  // 2 / 0.1^2 is 200 and a little in floating point: a few roundings must not cost an iteration.
+  GLUON_CHECK(std::isfinite(real), theorem, ": K overflows double for eps = ", precision);
+  // In floating point 2 / 0.1^2 is slightly more than 200: rounding must not cost an iteration.
   constexpr double kRounding = 8 * std::numeric_limits<double>::epsilon();
   return std::max(counts_steps ? 0.0 : 1.0, std::ceil(real * (1 - kRounding)));
 }

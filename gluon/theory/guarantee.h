@@ -1,16 +1,15 @@
-// Guarantee: what one theorem of the paper promises for given constants, as numbers and as text for people.
+// Guarantee: what one theorem of the paper promises for given constants, as numbers and as readable text.
 //
 //   constants of the layers, Delta0  ->  K(eps), the bound after K iterations, radii, momentum
 //
 // Every theorem is a function that returns a Guarantee: deterministic.h (theorem 1 and the Polyak-Lojasiewicz
-// theorem), stochastic.h (theorems 2 and 3), beside prior_rates.h (table 1). All are pure functions of
-// double. L0_i and L1_i are those of the paper's assumption "layer-wise (L0, L1)-smoothness",
+// theorem) and stochastic.h (theorems 2 and 3); prior_rates.h has table 1. All are pure functions of double.
+// L0_i and L1_i are those of the paper's assumption "layer-wise (L0, L1)-smoothness":
 //
 //   |grad_i f(X) - grad_i f(Y)|* <= (L0_i + L1_i |grad_i f(X)|*) |X_i - Y_i|.
 //
-// Read literally it only holds for sums f = sum_i f_i(X_i): Y_i = X_i says that grad_i f does not depend on
-// the other layers. The proofs need it only for consecutive iterates, and so does whoever fits L0 and L1
-// along a run.
+// Taken literally it holds only for sums f = sum_i f_i(X_i): with Y_i = X_i it says that grad_i f does not depend
+// on the other layers. The proofs use it only for consecutive iterates, as does a fit of L0 and L1 along a run.
 
 #pragma once
 
@@ -26,9 +25,9 @@ namespace gluon::theory {
 struct LayerConstants {
   double l0 = 0;
   double l1 = 0;
-  std::optional<double> t;  // theorem 3's t_i; its own choice 1 / (12 L1) when not given
+  std::optional<double> t;  // theorem 3's t_i; 1 / (12 L1) by default
   double noise_factor = 1;  // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
-  std::string name{};       // for errors, which otherwise say its number
+  std::string name{};       // for errors; without one they give the layer's number
 };
 
 struct Constants {
@@ -43,20 +42,20 @@ struct Constants {
   /// "layer 'head'", or "layer 2" when it has no name, for layers[1].
   std::string layer_text(std::size_t index) const;
 
-  /// Throws InputError, opened by `who`, unless there is a layer, Delta0 >= 0, and L0, L1 >= 0, not both 0.
+  /// Throws InputError, which starts with `who`, unless there is a layer, Delta0 >= 0, and L0, L1 >= 0, not both 0.
   void validate(std::string_view who) const;
 };
 
 struct Guarantee {
-  std::string theorem;                // "theorem 1"
-  std::string promise;                // "min over k < K of sum_i |grad_i f(X_k)|* <= eps"
-  std::string formula;                // "K = ceil(2 Delta0 sum L0 / eps^2 + 2 Delta0 max L1 / eps)"
-  std::string bound_formula;          // the smallest eps the theorem promises after K iterations
-  std::vector<double> weights;        // of |grad_i f|* in the promise; empty where f - inf f is promised
-  std::vector<std::string> radii;     // per layer, as make_radius() reads them
-  std::vector<double> largest_radii;  // per layer, over all gradients (infinity for L1 = 0)
-  std::string momentum = "none";      // as make_momentum() reads it
-  bool counts_steps = false;          // the promise is about X_K; otherwise about the best of X_0 .. X_{K-1}
+  std::string theorem;                   // "theorem 1"
+  std::string promise;                   // "min over k < K of sum_i |grad_i f(X_k)|* <= eps"
+  std::string formula;                   // "K = ceil(2 Delta0 sum L0 / eps^2 + 2 Delta0 max L1 / eps)"
+  std::string bound_formula;             // the smallest eps the theorem promises after K iterations
+  std::vector<double> weights;           // of |grad_i f|* in the promise; empty where f - inf f is promised
+  std::vector<std::string> radii;        // per layer, in the form of make_radius()
+  std::vector<double> largest_radii;     // per layer, over all gradients (infinity for L1 = 0)
+  std::string momentum = "none";         // in the form of make_momentum()
+  bool counts_steps = false;             // the promise is about X_K, not about the best of X_0 .. X_{K-1}
   std::function<double(double)> needed;  // eps > 0 -> the real number whose ceiling is K
   std::function<double(double)> bound;   // K >= 1 -> eps
 
@@ -67,8 +66,8 @@ struct Guarantee {
     bound = [rate](double iterations) { return rate.bound(iterations); };
   }
 
-  /// K, the smallest whole number the theorem promises `precision` for; at least 1 (0 where steps are
-  /// counted). Exact below 10^14. Throws InputError unless precision > 0 and K is finite.
+  /// K, the smallest whole number for which the theorem promises `precision`; at least 1 (0 when counts_steps).
+  /// Exact below 10^14. Throws InputError unless precision > 0 and K is finite.
   double iterations(double precision) const;
 };
 

@@ -1,44 +1,19 @@
 #include "gluon/theory/prior_rates.h"
 
-#include "gluon/core/check.h"
-
 namespace gluon::theory {
-
-double joint_smoothness(const Constants& constants) {
-  constants.validate("prior rates");
-  GLUON_CHECK(constants.l1_is_zero(), "prior rates: L-smoothness needs L1 = 0 in every layer, got ",
-              constants.max_l1());
-  return constants.sum_l0();
-}
 
 std::vector<PriorRate> prior_rates(const Constants& constants, NoiseKind noise, double precision) {
   constants.validate("prior rates");
   std::vector<PriorRate> rows = {
-      {.source = "Kovalev 2025, theorem 1",
-       .stochastic = false,
-       .rate = "K^(-1/2)",
-       .radius = "const ~ K^(-1/2)",
-       .one_minus_beta = "-"},
-      {.source = "Kovalev 2025, theorem 2",
-       .stochastic = true,
-       .rate = "K^(-1/4)",
-       .radius = "const ~ K^(-3/4)",
-       .one_minus_beta = "const ~ K^(-1/2)"},
-      {.source = "Li 2025, theorem 2.1",
-       .stochastic = true,
-       .rate = "K^(-1/4)",
-       .radius = "const ~ K^(-3/4)",
-       .one_minus_beta = "const ~ K^(-1/2)"},
-      {.source = "Pethick 2025, lemma 5.4",
-       .stochastic = true,
-       .rate = "K^(-1/4)",
-       .radius = "const ~ K^(-3/4)",
-       .one_minus_beta = "~ k^(-1/2)"},
+      {"Kovalev 2025, theorem 1", false, "K^(-1/2)", "const ~ K^(-1/2)", "-"},
+      {"Kovalev 2025, theorem 2", true, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
+      {"Li 2025, theorem 2.1", true, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
+      {"Pethick 2025, lemma 5.4", true, "K^(-1/4)", "const ~ K^(-3/4)", "~ k^(-1/2)"},
   };
   Guarantee known;
   known.theorem = "prior rates";
   if (constants.l1_is_zero()) {
-    const double factor = 6 * joint_smoothness(constants) * constants.initial_gap;
+    const double factor = 6 * constants.sum_l0() * constants.initial_gap;
     known.needed = [factor](double eps) { return factor / eps / eps; };
   } else {
     known.needed = [](double) { return 0.0; };

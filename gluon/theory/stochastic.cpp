@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/theory/deterministic.h"
-#include "gluon/theory/lemma.h"
 
 namespace gluon::theory {
 namespace {
@@ -28,6 +28,13 @@ QuadraticRate with_noise(QuadraticRate rate, double zeta) {
   rate.b *= (1 + zeta) / ((1 - zeta) * (1 - zeta));
   return rate;
 }
+
+// The paper's second technical lemma: the noise and the drift that the momentum carries add up to at most
+// t (kNoise + kNoiseLog log K) and t^2 (kDrift + kDriftLog log K) in K steps.
+constexpr double kNoise = 3.5;
+constexpr double kNoiseLog = std::numbers::sqrt2 * std::numbers::e;
+constexpr double kDrift = 21;
+constexpr double kDriftLog = 7;
 
 // (a + b log K) / K^(1/4), theorem 3's right side.
 struct LogQuarterRate {
@@ -64,9 +71,9 @@ std::vector<double> chosen_t(const Constants& constants, std::string_view who) {
   for (std::size_t i = 0; i < constants.layers.size(); ++i) {
     const LayerConstants& layer = constants.layers[i];
     const double most = theorem3_largest_t(layer.l1);
-    GLUON_CHECK(layer.t || layer.l1 > 0, who, ": L1 = 0 leaves t open, give t for ", constants.layer_text(i));
+    GLUON_CHECK(layer.t || layer.l1 > 0, who, ": L1 = 0 allows any t; give t for ", constants.layer_text(i));
     const double t = layer.t.value_or(most);
-    GLUON_CHECK(std::isfinite(t), who, ": 1 / (12 L1) is beyond every number, give t for ",
+    GLUON_CHECK(std::isfinite(t), who, ": 1 / (12 L1) overflows double; give t for ",
                 constants.layer_text(i));
     GLUON_CHECK(t <= most * (1 + 1e-12), who, ": t must be at most 1 / (12 L1) = ", most, ", got ", t,
                 " for ", constants.layer_text(i));
@@ -121,14 +128,14 @@ Guarantee theorem3(const Constants& constants, double sigma) {
   for (std::size_t i = 0; i < t.size(); ++i) {
     const LayerConstants& layer = constants.layers[i];
     const double noise = s * layer.noise_factor * sigma * t[i], drift = s * layer.l0 * t[i] * t[i];
-    // Twice the lemma's sums, and L0 / 2 sum t_k^2 <= 3/2 L0 t^2 beside the second.
-    rate.a += noise * 2 * kNoiseConstant + drift * (2 * kDriftConstant + 1.5);
+    // Twice the lemma's sums, and L0 / 2 sum t_k^2 <= 3/2 L0 t^2 in addition to the second.
+    rate.a += noise * 2 * kNoise + drift * (2 * kDrift + 1.5);
     rate.b += noise * 2 * kNoiseLog + drift * 2 * kDriftLog;
     result.radii.push_back(spec_text("power", {t[i]}));
     result.largest_radii.push_back(t[i]);
   }
   GLUON_CHECK(std::isfinite(rate.a) && std::isfinite(rate.b), result.theorem,
-              ": the bound is beyond every number, give smaller t");
+              ": the bound overflows double; give smaller t");
   result.weights = t;
   result.momentum = "theorem3";
   result.promise = "min over k < K of sum_i t_i E|grad_i f(X_k)|* <= eps";

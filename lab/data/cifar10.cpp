@@ -25,7 +25,7 @@ constexpr uint64_t kOrderStream = 1;
 constexpr uint64_t kFlipStream = 2;
 constexpr uint64_t kTranslateStream = 3;
 
-/// How one image is changed on its way into a batch.
+/// The augmentation of one image.
 struct Change {
   int64_t image = 0;
   bool flip = false;
@@ -110,8 +110,7 @@ Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::ve
     const auto size = static_cast<int64_t>(bytes.size());
     GLUON_CHECK(size > 0, "CIFAR-10 batch '", path.string(), "' is empty");
     GLUON_CHECK(size % kRecordBytes == 0, "CIFAR-10 batch '", path.string(),
-                "' is truncated or foreign: ", size, " bytes are no whole number of images of ",
-                kRecordBytes);
+                "' is truncated or has another format: ", size, " bytes is not a multiple of ", kRecordBytes);
     for (int64_t i = 0; i < size / kRecordBytes; ++i) {
       const int label = static_cast<unsigned char>(bytes[i * kRecordBytes]);
       GLUON_CHECK(label <= 9, "CIFAR-10 batch '", path.string(), "' has label ", label, " at image ", i,
@@ -121,7 +120,7 @@ Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::ve
     batches.push_back(std::move(bytes));
   }
   GLUON_CHECK(limit <= count, "CIFAR-10: '", folder.string(), "' holds ", count, " ", kind,
-              " images, asked for ", limit);
+              " images, requested ", limit);
   if (limit > 0) count = limit;
 
   Images all{at::empty({count, 3, kSide, kSide}, at::kByte), at::empty({count}, at::kLong)};
@@ -143,12 +142,12 @@ Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::ve
 Cifar10::Cifar10(const std::filesystem::path& folder, const CifarOptions& options)
     : folder_(folder.string()), options_(options) {
   GLUON_CHECK(options.train_images >= 0 && options.test_images >= 0,
-              "CIFAR-10: the numbers of images must be >= 1, or 0 for all, got ", options.train_images,
+              "CIFAR-10: the number of images must be >= 1, or 0 for all, got ", options.train_images,
               " for training and ", options.test_images, " for testing");
   GLUON_CHECK(options.translate >= 0 && options.translate < kSide,
               "CIFAR-10: translate must be 0..31 pixels, got ", options.translate);
   GLUON_CHECK(std::filesystem::is_directory(folder), "CIFAR-10: '", folder_,
-              "' is no folder, expected one with data_batch_1.bin ... and test_batch.bin");
+              "' is not a folder; expected one with data_batch_1.bin ... and test_batch.bin");
   train_ = load(
       folder,
       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
@@ -210,7 +209,7 @@ std::string Cifar10::describe() const {
 
 torch::Tensor Cifar10::train_images(int64_t count) const {
   GLUON_CHECK(count >= 0 && count <= train_examples(), "CIFAR-10: expected at most ", train_examples(),
-              " training images, asked for ", count);
+              " training images, requested ", count);
   return written(train_.images, unchanged(0, count == 0 ? train_examples() : count));
 }
 

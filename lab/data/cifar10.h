@@ -4,11 +4,11 @@
 //   an image: 1 label byte 0..9, then 3 x 32 x 32 bytes: the red, the green, the blue plane, rows from the top
 //
 // Inputs are (value / 255 - mean) / deviation per channel. Augmentation of image n in epoch e, both from the seed:
-//   flip       left-right in every other epoch, beginning with the first for half of the images
-//   translate  by dx, dy, uniform in -2..2; what comes in from outside is the reflection at the edge
+//   flip       left-right in every other epoch; half of the images start with the first epoch
+//   translate  by dx, dy, uniform in -2..2; the border is filled by reflection
 //
-// A batch of all training images is the set in file order: every step of a full-batch run sums the same numbers in
-// the same order. Smaller batches take the images in another order every epoch.
+// A batch of all training images is in file order, so that every step of a full-batch run sums the same numbers in the
+// same order. Smaller batches take the images in a different order every epoch.
 
 #pragma once
 
@@ -23,16 +23,16 @@ namespace gluon::lab {
 
 struct CifarOptions {
   uint64_t seed = 0;         // of the order and the augmentation
-  int64_t train_images = 0;  // the first so many; 0 = all
-  int64_t test_images = 0;   // the first so many; 0 = all
+  int64_t train_images = 0;  // use only the first N; 0 = all
+  int64_t test_images = 0;   // use only the first N; 0 = all
   bool flip = false;
-  int64_t translate = 0;  // up to so many pixels, at most 31; airbench: 2
+  int64_t translate = 0;  // by up to N pixels, at most 31; airbench: 2
 };
 
 class Cifar10 : public Dataset {
  public:
-  /// Reads the batches it needs from `folder`. Throws InputError on missing, short or corrupt files, a label above
-  /// 9, and fewer images than asked for.
+  /// Reads the necessary batches from `folder`. Throws InputError on missing, short or corrupt files, a label above 9,
+  /// and fewer images than requested.
   Cifar10(const std::filesystem::path& folder, const CifarOptions& options);
 
   Batch train_batch(int64_t index, int64_t size) const override;
@@ -44,7 +44,7 @@ class Cifar10 : public Dataset {
   std::string describe() const override;
 
   /// The first `count` training images (0 = all), normalised, in file order, not augmented: (count, 3, 32, 32)
-  /// float32. What a whitening layer is made from.
+  /// float32, for a whitening layer.
   torch::Tensor train_images(int64_t count = 0) const;
 
   static constexpr int64_t kSide = 32;

@@ -1,12 +1,11 @@
 // Dataset: batches for training and validation as pure functions of a seed and an index.
 //
-// train_batch(i) is the same batch whenever and wherever it is asked for, so the position in the data is one
-// number, the count of batches drawn, and a resumed run sees what the uninterrupted one would have seen. Within an
-// epoch every example appears exactly once, in an order made by a keyed permutation (permutation.h), never by a
-// shuffled list in memory.
+// train_batch(i) always returns the same batch, so the position in the data is one number, the count of batches drawn,
+// and a resumed run sees the same batches as an uninterrupted one. Within an epoch every example appears exactly once,
+// in an order given by a keyed permutation (permutation.h) without a shuffled list in memory.
 //
-// The functions may be called from several threads at once: a batch is prepared during a step or a validation
-// (lab/train/prefetch.h). So an implementation has no state that they change.
+// The functions must be safe to call from several threads: the next batch is prepared during a step or a validation
+// (lab/train/prefetch.h).
 
 #pragma once
 
@@ -19,8 +18,8 @@
 
 namespace gluon::lab {
 
-/// What one evaluation of a model sees.
-///   language   inputs (B, T) int64 tokens, targets (B, T) int64: the next token at every place
+/// The input of one evaluation of a model.
+///   language   inputs (B, T) int64 tokens, targets (B, T) int64: the next token at every position
 ///   images     inputs (B, 3, H, W) float32 normalised, targets (B) int64 classes
 struct Batch {
   torch::Tensor inputs;
@@ -46,10 +45,10 @@ class Dataset {
   /// Number of classes: vocabulary size, or labels.
   virtual int64_t classes() const = 0;
 
-  /// Entropy in nats of the validation targets' own frequencies: what a model that ignores its input could reach.
+  /// Entropy in nats of the frequencies of the validation targets: the best loss of a model that ignores its input.
   virtual double unigram_entropy() const = 0;
 
-  /// One line for people: where the data came from and how much of it there is.
+  /// One line for the user: the source and the size of the data.
   virtual std::string describe() const = 0;
 };
 

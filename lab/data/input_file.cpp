@@ -30,11 +30,9 @@ struct Descriptor {
 
 }  // namespace
 
-bool is_xz(const fs::path& path) { return path.extension() == ".xz"; }
-
 std::string read_file(const fs::path& path) {
   const MappedFile file(path);
-  return is_xz(path) ? unpacked_xz(file.bytes(), path) : std::string(file.bytes());
+  return path.extension() == ".xz" ? unpacked_xz(file.bytes(), path) : std::string(file.bytes());
 }
 
 std::vector<fs::path> expand(const std::string& pattern) {
@@ -47,7 +45,7 @@ std::vector<fs::path> expand(const std::string& pattern) {
       }
     }
     GLUON_CHECK(!error, "cannot list folder '", pattern, "': ", error.message());
-    GLUON_CHECK(!files.empty(), "folder '", pattern, "' holds no files");
+    GLUON_CHECK(!files.empty(), "folder '", pattern, "' contains no files");
   } else if (fs::exists(pattern, error)) {
     files.emplace_back(pattern);
   } else {
@@ -71,8 +69,8 @@ MappedFile::MappedFile(const fs::path& path) {
   GLUON_CHECK(fstat(file.value, &status) == 0, "cannot read file '", path.string(),
               "': ", std::strerror(errno));
   GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", path.string(), "': it is ",
-              S_ISDIR(status.st_mode) ? "a folder" : "no regular file", ", expected a file");
-  if (status.st_size == 0) return;  // mmap refuses an empty range
+              S_ISDIR(status.st_mode) ? "a folder" : "not a regular file", ", expected a file");
+  if (status.st_size == 0) return;  // mmap fails on an empty range
   size_ = static_cast<std::size_t>(status.st_size);
   void* const address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
   GLUON_CHECK(address != MAP_FAILED, "cannot map file '", path.string(), "': ", std::strerror(errno));

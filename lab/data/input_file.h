@@ -1,10 +1,10 @@
-// Reading what people point at: a file, a folder or a pattern; plain or compressed.
+// Input files, given as a file, a folder or a pattern; plain or compressed.
 //
-//   expand("corpus/*.bin")         the files a name stands for
-//   read_file("corpus/wiki.txt.xz")  all bytes of one, unpacked
-//   MappedFile("corpus/000.bin")   the same bytes without reading them first
+//   expand("corpus/*.bin")           the files that match
+//   read_file("corpus/wiki.txt.xz")  the bytes of a file, unpacked
+//   MappedFile("corpus/000.bin")     the bytes of a file, mapped into memory
 //
-// Everything that can be wrong with a file is an InputError that names it.
+// Every problem with a file is an InputError that names it.
 
 #pragma once
 
@@ -20,23 +20,20 @@ namespace gluon::lab {
 /// Throws InputError when the file cannot be read, is truncated or corrupt.
 std::string read_file(const std::filesystem::path& path);
 
-/// The files `pattern` stands for, sorted: a file itself; the files of a folder, without hidden ones and without
-/// its subfolders; or the files a shell pattern with * ? [] finds. Throws InputError when there are none.
+/// The files that `pattern` names, sorted: a file; the files of a folder, without hidden ones and subfolders; or the
+/// matches of a shell pattern with * ? []. Throws InputError when there are none.
 std::vector<std::filesystem::path> expand(const std::string& pattern);
 
-/// Whether the name says that the file is compressed.
-bool is_xz(const std::filesystem::path& path);
-
-/// The bytes of a file mapped read-only into memory. Moves, does not copy.
+/// The bytes of a file, mapped read-only into memory. Movable, not copyable.
 class MappedFile {
  public:
-  /// Throws InputError when the file cannot be opened or is no regular file.
+  /// Throws InputError when the file cannot be opened or is not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
 
-  /// Valid as long as this object or the one it was moved to lives. The start is aligned to a page.
+  /// Valid during the life of this object or the one it was moved to. Page-aligned.
   std::string_view bytes() const { return {data_, size_}; }
 
  private:

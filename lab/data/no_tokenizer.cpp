@@ -8,10 +8,10 @@ struct Tokenizer::Tables {};
 Tokenizer::Tokenizer(const std::filesystem::path& folder) {
   throw InputError(
       join("tokenizer '", folder.string(),
-           "': this program was built without PCRE2; tokenize elsewhere and train on the shards"));
+           "': this program was built without PCRE2; tokenize on another machine and train on the shards"));
 }
 
-// A Tokenizer without PCRE2 never exists, so that nothing below is ever called.
+// The constructor always throws: nothing below is ever called.
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;

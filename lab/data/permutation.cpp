@@ -28,11 +28,11 @@ int64_t permuted(int64_t index, int64_t count, uint64_t key) {
   if (count == 1) return 0;
   const int half = (std::bit_width(static_cast<uint64_t>(count - 1)) + 1) / 2;
   const uint64_t mask = (uint64_t{1} << half) - 1;
-  // Few rounds on few bits prefer some images of a place to others; after a random rotation all are equally likely.
+  // Four rounds on few bits are biased; after a random rotation all images of an index are equally likely.
   const auto size = static_cast<uint64_t>(count);
   uint64_t value = (static_cast<uint64_t>(index) + mixed_bits(key, kRounds, 0) % size) % size;
-  // The network permutes 0..4^half-1, less than 4 count values: a walk takes fewer than 4 passes on average and
-  // ends, because its cycle leads back to where it began.
+  // The network permutes 0..4^half-1, less than 4 count values, so the loop takes fewer than 4 passes on average. It
+  // ends because the cycle of the network leads back to the start.
   do {
     uint64_t left = value >> half;
     uint64_t right = value & mask;

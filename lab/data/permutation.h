@@ -1,7 +1,7 @@
-// A keyed permutation of 0..count-1 computed entry by entry: shuffling without a shuffled list.
+// A keyed permutation of 0..count-1, computed entry by entry: shuffling without a list in memory.
 //
-// A rotation by a keyed amount, then a four-round Feistel network on the next even number of bits, walked until the
-// value falls below `count`. On few bits the network alone is biased; the rotation makes every image equally likely.
+// A rotation by a keyed amount, then a four-round Feistel network on the next even number of bits, repeated until the
+// value is below `count`. On few bits the network alone is biased; the rotation makes every image equally likely.
 
 #pragma once
 
@@ -12,7 +12,7 @@ namespace gluon::lab {
 /// 64 well mixed bits of (seed, stream, index): the randomness of data order and augmentation (splitmix64).
 uint64_t mixed_bits(uint64_t seed, uint64_t stream, uint64_t index);
 
-/// Where the permutation with this key takes `index`; a bijection of 0..count-1 for every key. Throws InputError
+/// The image of `index` under the permutation with this key, a bijection of 0..count-1 for every key. Throws InputError
 /// unless 0 <= index < count.
 int64_t permuted(int64_t index, int64_t count, uint64_t key);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kOrderStream = 1;  // of mixed_bits: the order of an epoch
 
-/// Largest value; in blocks of fixed length, which compilers turn into vector code.
+/// Largest value; in blocks of fixed length, which compilers vectorize.
 template <typename Value>
 Value largest(const Value* values, int64_t count) {
   constexpr int64_t kBlock = 1024;
@@ -50,10 +50,10 @@ double entropy(const std::vector<Batch>& batches, int64_t classes) {
 void TokenOptions::validate() const {
   GLUON_CHECK(context >= 1, "TokenDataset: context must be >= 1, got ", context);
   GLUON_CHECK(validation_share > 0 && validation_share < 1,
-              "TokenDataset: validation share must lie in (0, 1), got ", number_text(validation_share));
+              "TokenDataset: validation share must be in (0, 1), got ", number_text(validation_share));
   GLUON_CHECK(validation_windows >= 1, "TokenDataset: validation windows must be >= 1, got ",
               validation_windows);
-  GLUON_CHECK(vocabulary >= 0, "TokenDataset: vocabulary must be >= 1, or 0 to take the data's own, got ",
+  GLUON_CHECK(vocabulary >= 0, "TokenDataset: vocabulary must be >= 1, or 0 to derive it from the data, got ",
               vocabulary);
   GLUON_CHECK(threads >= 1, "TokenDataset: threads must be >= 1, got ", threads);
 }
@@ -73,9 +73,9 @@ TokenDataset TokenDataset::from_files(const std::string& pattern, const TokenOpt
   const bool shards = is_shard(paths.front());
   for (const auto& path : paths) {
     GLUON_CHECK(is_shard(path) == shards, "'", pattern, "' mixes token shards and text: '",
-                paths.front().string(), "' and '", path.string(), "'; name one kind");
+                paths.front().string(), "' and '", path.string(), "'; expected one kind");
     GLUON_CHECK(!path.string().ends_with(".bin.xz"), "'", path.string(),
-                "' is compressed; token shards are mapped as they are, unpack it first");
+                "' is compressed; token shards must be unpacked first");
     if (shards) {
       data.add_shard(path);
     } else {
@@ -144,33 +144,33 @@ void TokenDataset::finish(const std::string& source) {
 }
 
 void TokenDataset::check_tokens(const Part& part) const {
-  const auto refuse_first = [&](const auto* values) {
+  const auto reject_first = [&](const auto* values) {
     const auto* const bad =
         std::find_if(values, values + part.count, [&](auto value) { return value >= options_.vocabulary; });
     if (bad == values + part.count) return;
-    throw InputError(join("'", part.name, "' has token ", int{*bad}, " at place ", bad - values,
+    throw InputError(join("'", part.name, "' has token ", int{*bad}, " at position ", bad - values,
                           ", the vocabulary allows 0..", options_.vocabulary - 1));
   };
   if (const uint16_t* tokens = part.tokens()) {
-    if (largest(tokens, part.count) >= options_.vocabulary) refuse_first(tokens);
+    if (largest(tokens, part.count) >= options_.vocabulary) reject_first(tokens);
   } else {
     const uint8_t* bytes = unsigned_bytes(part.bytes);
-    if (largest(bytes, part.count) >= options_.vocabulary) refuse_first(bytes);
+    if (largest(bytes, part.count) >= options_.vocabulary) reject_first(bytes);
   }
 }
 
-void TokenDataset::copy(int64_t place, int64_t count, int64_t* out) const {
-  auto part = std::upper_bound(parts_.begin(), parts_.end(), place,
+void TokenDataset::copy(int64_t position, int64_t count, int64_t* out) const {
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), position,
                                [](int64_t value, const Part& candidate) { return value < candidate.first; });
   for (--part; count > 0; ++part) {
-    const int64_t skip = place - part->first;
+    const int64_t skip = position - part->first;
     const int64_t here = std::min(count, part->count - skip);
     if (const uint16_t* tokens = part->tokens()) {
       std::copy_n(tokens + skip, here, out);
     } else {
       std::copy_n(unsigned_bytes(part->bytes) + skip, here, out);
     }
-    place += here;
+    position += here;
     count -= here;
     out += here;
   }

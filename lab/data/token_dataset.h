@@ -1,13 +1,13 @@
 // TokenDataset: windows of a stream of tokens, for language models.
 //
-//   stream    t_0 t_1 ... t_{N-1}: the files one after another
+//   stream    t_0 t_1 ... t_{N-1}: the concatenated files
 //   window w  inputs  t_{wT} ... t_{wT+T-1},  targets  t_{wT+1} ... t_{wT+T};  W = (N - 1) / T windows
 //   validation  the last windows: the given share of W, at least one, at most validation_windows
-//   training    all windows before them, in another order every epoch
+//   training    all windows before them, in a different order every epoch
 //
-// No place of the stream is a target twice, so training and validation share no target.
+// No position of the stream is a target twice, so training and validation share no target.
 //
-// Sources: token shards (mapped, token_shard.h), or text (also .xz), taken as bytes or through a Tokenizer.
+// Sources: token shards (mapped, token_shard.h), or text (also .xz), as bytes or encoded by a Tokenizer.
 
 #pragma once
 
@@ -27,8 +27,8 @@ struct TokenOptions {
   int64_t context = 64;             // T
   uint64_t seed = 0;                // of the training order
   double validation_share = 0.1;    // in (0, 1)
-  int64_t validation_windows = 64;  // at most so many
-  int64_t vocabulary = 0;           // classes; 0 = the tokenizer's, else the data's own
+  int64_t validation_windows = 64;  // at most
+  int64_t vocabulary = 0;           // classes; 0 = from the tokenizer or the data
   int threads = 1;                  // of the tokenizer
 
   /// Throws InputError on values outside their ranges.
@@ -37,14 +37,13 @@ struct TokenOptions {
 
 class TokenDataset : public Dataset {
  public:
-  /// Files by name, folder or pattern (expand()): all token shards, or all text. Without a tokenizer text is bytes
-  /// (vocabulary 256) and the vocabulary of shards is their largest token + 1.
-  /// Every token is read once to check it. Throws InputError on files that cannot be read, a token >= vocabulary,
-  /// and a stream too short for two windows.
+  /// Files by name, folder or pattern (expand()): either token shards or text. Without a tokenizer text is read as bytes
+  /// (vocabulary 256), and the vocabulary of shards is their largest token + 1. Reads every token once to check it.
+  /// Throws InputError on files that cannot be read, a token >= vocabulary, and a stream too short for two windows.
   static TokenDataset from_files(const std::string& pattern, const TokenOptions& options,
                                  const Tokenizer* tokenizer = nullptr);
 
-  /// A text in memory; `name` stands for the file in errors and descriptions.
+  /// A text in memory; errors and descriptions call it `name`.
   static TokenDataset from_text(std::string text, const std::string& name, const TokenOptions& options,
                                 const Tokenizer* tokenizer = nullptr);
 
@@ -57,13 +56,12 @@ class TokenDataset : public Dataset {
   std::string describe() const override;
 
   int64_t tokens() const { return tokens_; }
-  int64_t validation_examples() const { return validation_windows_; }
 
  private:
-  /// A stretch of the stream: one file as bytes (text), as tokens in memory, or as a mapped shard.
+  /// A part of the stream: one file as bytes (text), as tokens in memory, or as a mapped shard.
   struct Part {
     std::string name;
-    int64_t first = 0;  // place in the stream
+    int64_t first = 0;  // position in the stream
     int64_t count = 0;
     std::string bytes;
     std::vector<uint16_t> encoded;
@@ -75,10 +73,10 @@ class TokenDataset : public Dataset {
   void add_text(std::string text, const std::string& name, const Tokenizer* tokenizer);
   void add_shard(const std::filesystem::path& path);
   void add(Part part);
-  /// Fixes the vocabulary and the windows once all parts are there.
+  /// Sets the vocabulary and the windows after all parts have been added.
   void finish(const std::string& source);
   void check_tokens(const Part& part) const;
-  void copy(int64_t place, int64_t count, int64_t* out) const;
+  void copy(int64_t position, int64_t count, int64_t* out) const;
   Batch windows(const std::vector<int64_t>& numbers) const;
 
   TokenOptions options_;

@@ -3,7 +3,7 @@
 //   bytes 0..1023    256 x int32: magic 20240520, version 1, token count, then zeros
 //   bytes 1024..     token count x uint16
 //
-// A shard is mapped, not read: opening one of 200 MB takes no time, pages are loaded when touched.
+// A shard is mapped into memory: opening a large one takes no time, pages are loaded on first use.
 
 #pragma once
 
@@ -22,14 +22,14 @@ class TokenShard {
   static constexpr int32_t kVersion = 1;
   static constexpr int64_t kHeaderBytes = 1024;
 
-  /// Opens and checks the header and the size. Throws InputError on a foreign, truncated or empty file.
+  /// Opens and checks the header and the size. Throws InputError on a truncated or empty file or another format.
   explicit TokenShard(const std::filesystem::path& path);
 
-  /// Valid as long as the shard lives.
+  /// Valid during the life of the shard.
   std::span<const uint16_t> tokens() const { return tokens_; }
   const std::filesystem::path& path() const { return path_; }
 
-  /// Whether `bytes`, the beginning of a file, carry the magic number.
+  /// Whether `bytes`, the beginning of a file, start with the magic number.
   static bool recognizes(std::string_view bytes);
 
  private:
@@ -38,8 +38,8 @@ class TokenShard {
   std::span<const uint16_t> tokens_;
 };
 
-/// Writes a shard so that `path` holds all of it or is left as it was: temporary file beside it, fsync, rename.
-/// Throws InputError on no tokens, on more than 2^31 - 1, and when the disk refuses.
+/// Writes a shard atomically: `path` gets all of it or stays as it was. Throws InputError on no tokens, on more than
+/// 2^31 - 1, and when the file cannot be written.
 void write_token_shard(const std::filesystem::path& path, std::span<const uint16_t> tokens);
 
 }  // namespace gluon::lab

@@ -22,10 +22,10 @@
 namespace gluon::lab {
 namespace {
 
-// Small, because PCRE2 without its compiler checks the rest of the piece before every word.
+// Small, because PCRE2 without JIT validates the rest of the piece before every word.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 13;
 constexpr std::size_t kMaxVocabulary = std::size_t{1} << 16;
-// Words seen once are most of a large cache: beyond this it starts afresh, at some 30 MB per thread.
+// The cache is cleared beyond this size, about 30 MB per thread: most words occur once.
 constexpr std::size_t kMaxCachedWords = std::size_t{1} << 18;
 constexpr std::size_t kMaxCachedWordBytes = 64;
 
@@ -42,8 +42,8 @@ using Merges = std::unordered_map<uint32_t, Merge>;     // by pair_key
 
 uint32_t pair_key(uint16_t left, uint16_t right) { return uint32_t{left} << 16 | right; }
 
-/// GPT-2 writes bytes as printable characters: those that are printable in Latin-1 as themselves, the other 68 in
-/// order as U+0100... Returns the byte of each such code point below 324, or -1.
+/// GPT-2 writes bytes as printable characters: those that are printable in Latin-1 as themselves, the other 68 as U+0100
+/// and following. Returns the byte of each code point below 324, or -1.
 std::array<int, 324> bytes_of_characters() {
   std::array<int, 324> bytes;
   bytes.fill(-1);
@@ -55,7 +55,7 @@ std::array<int, 324> bytes_of_characters() {
   return bytes;
 }
 
-/// The bytes that `written` stands for in the vocabulary files.
+/// The bytes of `written`, a token in the vocabulary files.
 std::string bytes_of(std::string_view written, const std::string& file) {
   static const std::array<int, 324> table = bytes_of_characters();
   std::string bytes;
@@ -79,17 +79,17 @@ Code compiled_words() {
   const std::string words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{L}\p{N})" + white + "]+|[" +
                             white + "]+(?![^" + white + "])|[" + white + "]+";
   int error = 0;
-  PCRE2_SIZE place = 0;
+  PCRE2_SIZE offset = 0;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
-                          PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &place, nullptr),
+                          PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr),
             pcre2_code_free);
-  GLUON_CHECK(code != nullptr, "Tokenizer: PCRE2 refuses the words' expression at ", place, " with error ",
-              error, "; it needs PCRE2 10.34 or newer with Unicode");
+  GLUON_CHECK(code != nullptr, "Tokenizer: PCRE2 rejects the expression for words at ", offset,
+              " with error ", error, "; it needs PCRE2 10.34 or newer with Unicode");
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   return code;
 }
 
-/// Token id by bytes, from encoder.json; the separator keeps its written form.
+/// Token ids by bytes, from encoder.json; the separator keeps its written form.
 Ids read_encoder(const std::filesystem::path& path) {
   const std::string file = path.string();
   const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
@@ -111,8 +111,8 @@ Ids read_encoder(const std::filesystem::path& path) {
 }
 
 /// The merges of vocab.bpe, a pair of tokens per line in the order of their ranks. Every token is made once, after
-/// its parts: then a new pair ranks above the merge that made it, and the queue of Encoder::merge gives what the
-/// original's repeated scans over the word give.
+/// its parts. So a new pair ranks above the merge that made it, and the queue of Encoder::merge gives the same result as
+/// the repeated scans of the original.
 Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
   const std::string file = path.string();
   const std::string text = read_file(path);
@@ -137,7 +137,7 @@ Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
     GLUON_CHECK(merged != ids.end() && left + right != Tokenizer::kSeparator, file, " line ", number,
                 ": the result of '", line, "' is not in encoder.json");
     GLUON_CHECK(!made[merged->second], file, " line ", number, ": the result of '", line,
-                "' was made before");
+                "' was merged before");
     made[merged->second] = true;
     merges.emplace(pair_key(ids.at(left), ids.at(right)),
                    Merge{static_cast<uint32_t>(merges.size()), merged->second});
@@ -145,8 +145,8 @@ Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
   return merges;
 }
 
-/// Where the piece that starts at `start` ends: at the first place after kPieceBytes that the cutting rule allows.
-/// A blank after '>' is left alone, it may end a separator.
+/// The end of the piece that starts at `start`: the first blank after kPieceBytes where the text may be cut. A blank after
+/// '>' may end a separator and is not used.
 std::size_t piece_end(std::string_view text, std::size_t start) {
   for (std::size_t i = start + kPieceBytes; i < text.size(); ++i) {
     const bool blank = text[i] == ' ' || text[i] == '\n';
@@ -155,7 +155,7 @@ std::size_t piece_end(std::string_view text, std::size_t start) {
   return text.size();
 }
 
-/// Where the next separator line starts at or after `start`, or npos.
+/// The start of the next separator line at or after `start`, or npos.
 std::size_t find_separator(std::string_view text, std::size_t start) {
   for (;; ++start) {
     start = text.find(Tokenizer::kSeparator, start);
@@ -176,13 +176,13 @@ struct Tokenizer::Tables {
   bool jit = false;
 };
 
-/// One thread's state: the matcher's buffers and the words met so far.
+/// The state of one thread: the buffers of the matcher and a cache of words.
 class Tokenizer::Encoder {
  public:
   explicit Encoder(const Tables& tables)
       : tables_(tables), match_(pcre2_match_data_create(1, nullptr), pcre2_match_data_free) {}
 
-  /// Tokens of `piece`, which starts the text or ends and starts where the cutting rule allows.
+  /// Appends the tokens of `piece`, which is the text or ends at piece_end().
   void encode(std::string_view piece, std::vector<uint16_t>& tokens) {
     std::size_t start = 0;
     for (;;) {
@@ -251,7 +251,7 @@ class Tokenizer::Encoder {
       const auto [rank, left, right, before, after] = pairs_.top();
       pairs_.pop();
       Node& node = list_[left];
-      // A merge on either side since the pair was queued has made it stale.
+      // The pair is stale if either side has been merged since it was queued.
       const bool stale =
           !node.alive || node.next != right || node.token != before || list_[right].token != after;
       if (stale) continue;

@@ -5,15 +5,15 @@
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// Bytes that are not UTF-8 match nothing; each run of them is a word of its own. decode(encode(x)) == x for every
+// Bytes that are not UTF-8 match nothing; each run of them is a word. decode(encode(x)) == x for every
 // sequence of bytes x, valid UTF-8 or not.
 //
 // Documents: a line that is exactly `<|endoftext|>`, from the start of the text or after a newline up to and
 // including its own newline, is the one token end_of_text(); decode writes it as the same 14 bytes. The same
-// letters anywhere else, also as an unfinished last line, are ordinary text.
+// characters anywhere else, also in a last line without newline, are ordinary text.
 //
-// Cutting rule: no word of the expression goes on over a blank that follows an ASCII letter, digit or sign. The
-// encoder therefore works on pieces that end there, on any number of threads, with the same result.
+// No word of the expression extends across a blank that follows an ASCII letter, digit or sign. The encoder cuts the text
+// into pieces at such blanks and works on them with any number of threads, with the same result.
 
 #pragma once
 
@@ -33,26 +33,26 @@ class Tokenizer {
   /// The line that separates documents, without its newline.
   static constexpr std::string_view kSeparator = "<|endoftext|>";
 
-  /// Reads encoder.json and vocab.bpe from `folder`. Throws InputError when one is missing, no JSON, has ids other
-  /// than 0..n-1 (n <= 65536), lacks one of the 256 bytes or the separator, or merges a pair
-  /// twice or before its parts.
+  /// Reads encoder.json and vocab.bpe from `folder`. Throws InputError when one is missing, is not JSON, has ids
+  /// other than 0..n-1 (n <= 65536), lacks one of the 256 bytes or the separator, or merges a pair twice or before its
+  /// parts.
   explicit Tokenizer(const std::filesystem::path& folder);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// Tokens of any bytes. Safe to call from several threads.
+  /// The tokens of any bytes. Thread-safe.
   std::vector<uint16_t> encode(std::string_view text) const;
 
-  /// Called after each piece with the bytes encoded so far; from one worker at a time, not
-  /// from the caller's thread. What it throws ends the work and is thrown on.
+  /// Called after each piece with the number of bytes encoded so far, by one worker thread at a time. An exception stops
+  /// the encoding and is rethrown to the caller.
   using Progress = std::function<void(int64_t bytes)>;
 
-  /// The same tokens as encode(), made by `threads` threads (>= 1).
+  /// The same tokens as encode(), with `threads` threads (>= 1).
   std::vector<uint16_t> encode_parallel(std::string_view text, int threads,
                                         const Progress& progress = nullptr) const;
 
-  /// The bytes that the tokens stand for. Throws InputError on a token >= vocabulary().
+  /// The bytes of the tokens. Throws InputError on a token >= vocabulary().
   std::string decode(std::span<const uint16_t> tokens) const;
 
   /// Number of tokens: 50257 for GPT-2.

@@ -18,7 +18,7 @@ std::string_view lzma_problem(lzma_ret code) {
     case LZMA_BUF_ERROR:
       return "is truncated: its xz data ends too early";
     case LZMA_MEM_ERROR:
-      return "needs more memory to unpack than there is";
+      return "needs more memory to unpack than available";
     case LZMA_OPTIONS_ERROR:
       return "uses an xz option that this liblzma does not know";
     default:
@@ -29,7 +29,7 @@ std::string_view lzma_problem(lzma_ret code) {
 }  // namespace
 
 std::string unpacked_xz(std::string_view packed, const std::filesystem::path& path) {
-  // liblzma calls foreign bytes truncated when they are shorter than its header.
+  // liblzma reports a file shorter than its header as truncated, even if it is not xz.
   constexpr std::string_view kMagic(
       "\xfd"
       "7zXZ\0",

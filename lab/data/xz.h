@@ -1,4 +1,4 @@
-// Unpacking of .xz data, by liblzma; built without it (no_xz.cpp) it says so.
+// Unpacks .xz data with liblzma. Without that library the build uses no_xz.cpp, which throws.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace gluon::lab {
 
-/// The contents of one or several xz streams; `path` stands in errors. Throws InputError on anything else.
+/// The contents of one or several xz streams. Throws InputError, which names `path`, on anything else.
 std::string unpacked_xz(std::string_view packed, const std::filesystem::path& path);
 
 }  // namespace gluon::lab

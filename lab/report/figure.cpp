@@ -17,12 +17,12 @@ namespace {
 
 constexpr double kWidth = 640, kHeight = 400;
 constexpr double kLeft = 70, kRight = 20, kTop = 40, kBottom = 50;
-constexpr std::size_t kLegendEntries = 14;  // what fits
-// Told apart by people with colour-blindness (Okabe and Ito), as on the page.
+constexpr std::size_t kLegendEntries = 14;  // as many as fit
+// Distinct for colour-blind readers (Okabe and Ito), as on the page.
 constexpr std::array<const char*, 8> kColors = {"#0072b2", "#e07b00", "#0f9f74", "#c85fa0",
                                                 "#8a6fd1", "#b39100", "#d0493a", "#3fa7b8"};
 
-// Many series are an order, such as depth: a ramp from blue over green to orange.
+// Many series are usually ordered, for example by depth: a ramp from blue over green to orange.
 std::string color_of(std::size_t index, std::size_t count) {
   if (count <= kColors.size()) return kColors[index];
   const double share = static_cast<double>(index) / static_cast<double>(count - 1);

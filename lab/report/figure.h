@@ -1,4 +1,4 @@
-// Figure: one chart for a paper, as SVG and as the CSV of its points.
+// Figure: one chart, written as SVG and as a CSV of its points.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct FigureSeries {
 };
 
 struct Figure {
-  std::string name;  // of its files, without extension
+  std::string name;  // name of its files, without extension
   std::string title;
   std::string x_label;
   std::string y_label;
@@ -25,18 +25,19 @@ struct Figure {
   std::vector<FigureSeries> series;
 };
 
-/// 640 x 400, black on white, fonts by name. Points that are not finite, on a log scale also those not above 0, are
-/// left out and cut the line.
+/// 640 x 400, black on white, fonts by name. Points that are not finite, or not above 0 on a log scale, are omitted and
+/// interrupt the line.
 std::string figure_svg(const Figure& figure);
 
-/// Columns series, x, y; all points, those that are not finite as empty cells.
+/// Columns series, x, y; all points, with empty cells for values that are not finite.
 std::string figure_csv(const Figure& figure);
 
-/// The heatmap of a sweep over two groups, the first downwards. Throws InputError for another number of groups.
+/// The heatmap of a sweep over two groups, one row per radius of the first. Throws InputError for another number of
+/// groups.
 std::string heatmap_svg(const std::string& title, const SweepTable& table);
 
-/// Where to put ticks between `low` and `high`: multiples of 1, 2 or 5 times a power of ten, on a log scale powers of
-/// ten, or the former when there are fewer than two of these.
+/// Positions of ticks between `low` and `high`: multiples of 1, 2 or 5 times a power of ten. On a log scale powers of
+/// ten, if there are at least two.
 std::vector<double> ticks(double low, double high, bool log);
 
 }  // namespace gluon::lab

@@ -126,15 +126,15 @@ Figure optimizer_figure(const ReportRun& run) {
   return figure;
 }
 
-// A column of the run's courses as a curve; nothing when no value is known.
-void add_course(Figure& figure, const std::string& label, const GroupCourse& course,
-                const std::vector<double>& values) {
-  FigureSeries series{.label = label, .x = {course.steps.begin(), course.steps.end()}, .y = values};
+// Adds one curve, unless none of its values is known.
+void add_history(Figure& figure, const std::string& label, const GroupHistory& history,
+                 const std::vector<double>& values) {
+  FigureSeries series{.label = label, .x = {history.steps.begin(), history.steps.end()}, .y = values};
   if (std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
     figure.series.push_back(std::move(series));
 }
 
-std::vector<Figure> course_figures(const ReportRun& run) {
+std::vector<Figure> history_figures(const ReportRun& run) {
   Figure alignment{.name = file_name(run.name + "-alignment"),
                    .title = run.name + ": alignment",
                    .x_label = "steps",
@@ -144,11 +144,11 @@ std::vector<Figure> course_figures(const ReportRun& run) {
                .x_label = "steps",
                .y_label = "radius",
                .log_y = true};
-  for (const GroupCourse& course : run.courses) {
-    const std::string group = course.group.empty() ? "all" : course.group;
-    add_course(alignment, group, course, course.alignment);
-    add_course(radii, group + ", used", course, course.used);
-    add_course(radii, group + ", predicted", course, course.predicted);
+  for (const GroupHistory& history : run.histories) {
+    const std::string group = history.group.empty() ? "all" : history.group;
+    add_history(alignment, group, history, history.alignment);
+    add_history(radii, group + ", used", history, history.used);
+    add_history(radii, group + ", predicted", history, history.predicted);
   }
   return {std::move(alignment), std::move(radii)};
 }
@@ -176,10 +176,10 @@ std::vector<Figure> report_figures(const ReportData& data) {
     for (Figure& figure : block_figures(run)) figures.push_back(std::move(figure));
     if (!run.log.empty() && !run.log.front().radii.empty()) figures.push_back(radii_figure(run));
     figures.push_back(optimizer_figure(run));
-    for (Figure& figure : course_figures(run)) figures.push_back(std::move(figure));
+    for (Figure& figure : history_figures(run)) figures.push_back(std::move(figure));
   }
   std::erase_if(figures, [](const Figure& figure) { return figure.series.empty(); });
-  // Names that differ only in characters a file name cannot have.
+  // Names may differ only in characters that file_name() replaces.
   std::map<std::string, int> uses;
   for (Figure& figure : figures) {
     if (const int used = uses[figure.name]++; used > 0) figure.name += join("-", used + 1);

@@ -7,7 +7,7 @@
 //   <run>-optimizer            the optimizer's share of the step's time
 //   <run>-alignment            alignment, per group of layers
 //   <run>-predicted-radii      predicted and used radii, per group of layers
-//   sweep-<name>               validation losses; a heatmap when the sweep is over two groups, else the CSV alone
+//   sweep-<name>               validation losses; a heatmap if the sweep is over two groups, else only the CSV
 
 #pragma once
 
@@ -22,8 +22,8 @@ namespace gluon::lab {
 /// The charts with axes, in the order above.
 std::vector<Figure> report_figures(const ReportData& data);
 
-/// Writes all into `folder`, which is made; returns how many charts. Throws InputError when that is a file or holds
-/// anything already.
+/// Creates `folder`, writes all figures into it and returns the number of charts. Throws InputError when `folder` is a
+/// file or not empty.
 std::size_t write_figures(const ReportData& data, const std::filesystem::path& folder);
 
 }  // namespace gluon::lab

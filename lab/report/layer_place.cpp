@@ -9,7 +9,7 @@
 namespace gluon::lab {
 namespace {
 
-// Short enough for an int, too.
+// Also checks that it fits into an int.
 bool is_number(const std::string& text) {
   return !text.empty() && text.size() < 7 &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });

@@ -5,7 +5,7 @@ namespace gluon::lab {
 
 std::string_view page_template() {
   throw InputError(
-      "report: the page is off, because this program was built without its charting library; "
+      "report: this program was built without the page's charting library; "
       "run scripts/setup.sh and build again (needs npm), or use --text");
 }
 

@@ -13,7 +13,7 @@ void make_output_folder(const std::string& flag, const fs::path& folder) {
               " needs a new or empty folder, got ", folder.string());
   std::error_code error;
   fs::create_directories(folder, error);
-  GLUON_CHECK(!error, "report: cannot make ", folder.string(), ": ", error.message());
+  GLUON_CHECK(!error, "report: cannot create ", folder.string(), ": ", error.message());
 }
 
 std::string file_name(const std::string& text) {

@@ -1,4 +1,4 @@
-// Folders a report writes into, and names of files in them.
+// Output folders of a report, and file names in them.
 
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace gluon::lab {
 
-/// Makes `folder`. Throws InputError, which names `flag`, when it is a file, holds anything already or cannot be made.
+/// Creates `folder`. Throws InputError, which names `flag`, when it is a file, is not empty or cannot be created.
 void make_output_folder(const std::string& flag, const std::filesystem::path& folder);
 
-/// `text` with an underscore for every character that is not a letter, a digit, '.', '-' or '_'.
+/// Replaces every character of `text` that is not a letter, a digit, '.', '-' or '_' by '_'.
 std::string file_name(const std::string& text);
 
 }  // namespace gluon::lab

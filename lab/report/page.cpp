@@ -11,7 +11,7 @@ std::string filled(std::string_view connect, std::string_view json) {
   const auto policy = page.find(kConnectMarker);
   const auto data = page.find(kDataMarker);
   if (data == std::string_view::npos || policy >= data) {
-    throw std::logic_error("page: the template lacks a place for its policy, or for the data behind that");
+    throw std::logic_error("page: the template must contain the policy marker and then the data marker");
   }
   const auto between = policy + kConnectMarker.size();
   std::string text;

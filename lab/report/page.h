@@ -1,6 +1,6 @@
-// The page of the report: one HTML text that needs nothing else, made from web/ at build time.
+// The page of the report: one self-contained HTML file, bundled from web/ at build time.
 //
-// Without the charting library (web/node_modules) the build takes no_page.cpp instead.
+// Without the charting library (web/node_modules) the build uses no_page.cpp instead.
 
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace gluon::lab {
 
-/// The page with the markers below. Throws InputError, which says what to install, in a program built without it.
+/// The page with the markers below. In a program built without the page, throws InputError that says what to install.
 std::string_view page_template();
 
 inline constexpr std::string_view kDataMarker = "@GLUON_REPORT_DATA@";
-inline constexpr std::string_view kConnectMarker = "@GLUON_REPORT_CONNECT@";  // whom its policy lets it ask
+inline constexpr std::string_view kConnectMarker = "@GLUON_REPORT_CONNECT@";  // the servers its policy allows
 
-/// The page with `json` (report_json) in it, which asks nobody. Throws as page_template does.
+/// The page with `json` (report_json) embedded; it makes no requests. Throws as page_template does.
 std::string page_with(std::string_view json);
 
-/// The page without data, which asks whoever serves it for "data.json" again and again. Throws as page_template does.
+/// The page without data, which fetches "data.json" from its server repeatedly. Throws as page_template does.
 std::string live_page();
 
 }  // namespace gluon::lab

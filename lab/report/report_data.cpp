@@ -24,7 +24,7 @@ std::string text_of(const fs::path& path) {
   return text.str();
 }
 
-// The number behind `key` in a line of the authors' log.
+// The number after `key` in a line of the authors' log.
 std::optional<double> number_after(const std::string& line, std::string_view key) {
   const auto at = line.find(key);
   if (at == std::string::npos) return std::nullopt;
@@ -32,6 +32,27 @@ std::optional<double> number_after(const std::string& line, std::string_view key
   const char* begin = line.data() + at + key.size();
   const auto [end, error] = std::from_chars(begin, line.data() + line.size(), value);
   return error == std::errc() && end != begin ? std::optional(value) : std::nullopt;
+}
+
+// The validation losses of an authors' log ("step:50/5001 val_loss:5.8121 train_time:40110ms"), which has no training
+// losses and tokens.
+std::vector<LogRow> read_paper_losses(const fs::path& path) {
+  std::istringstream lines(text_of(path));
+  std::vector<LogRow> rows;
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+    if (!line.starts_with("step:")) continue;
+    const auto step = number_after(line, "step:");
+    const auto val = number_after(line, " val_loss:");
+    if (!step || !val) continue;
+    const auto milliseconds = number_after(line, "train_time:");
+    rows.push_back({.step = static_cast<int64_t>(*step),
+                    .tokens = 0,
+                    .loss = Sample::kMissing,
+                    .val = val,
+                    .seconds = milliseconds ? *milliseconds / 1000 : Sample::kMissing,
+                    .radii = {}});
+  }
+  return rows;
 }
 
 void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, const FitOptions& options) {
@@ -70,7 +91,7 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
                              selection.all, " samples, from warmup and cooldown."));
   }
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, options);
-  run.courses = group_courses(trajectory, fits);
+  run.histories = group_histories(trajectory, fits);
   try {
     run.radii = predict_radii(fits);
   } catch (const InputError& error) {
@@ -85,7 +106,7 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
   if (run.estimator == Estimator::kConsecutive) {
     run.notes.emplace_back(
         "The samples are `consecutive`: the change of the gradient is mostly noise between batches, and "
-        "predicted radii come out near 0.7 of the used ones, whatever these were.");
+        "predicted radii are about 0.7 of the used ones at any radius.");
   }
 }
 
@@ -126,7 +147,7 @@ std::string short_name(const fs::path& path) {
   return last.string();
 }
 
-// Runs of the same name are told apart by their paths.
+// Runs with the same short name get their paths as names.
 void name_runs(std::vector<ReportRun>& runs) {
   std::map<std::string, int> uses;
   for (const ReportRun& run : runs) ++uses[short_name(run.path)];
@@ -138,28 +159,9 @@ void name_runs(std::vector<ReportRun>& runs) {
 
 }  // namespace
 
-std::vector<LogRow> read_paper_losses(const fs::path& path) {
-  std::istringstream lines(text_of(path));
-  std::vector<LogRow> rows;
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    if (!line.starts_with("step:")) continue;
-    const auto step = number_after(line, "step:");
-    const auto val = number_after(line, " val_loss:");
-    if (!step || !val) continue;
-    const auto milliseconds = number_after(line, "train_time:");
-    rows.push_back({.step = static_cast<int64_t>(*step),
-                    .tokens = 0,
-                    .loss = Sample::kMissing,
-                    .val = val,
-                    .seconds = milliseconds ? *milliseconds / 1000 : Sample::kMissing,
-                    .radii = {}});
-  }
-  return rows;
-}
-
 ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit) {
   fit.validate();
-  GLUON_CHECK(!paths.empty(), "report: name at least one run");
+  GLUON_CHECK(!paths.empty(), "report: expected at least one run");
   ReportData data{fit, {}, {}};
   std::set<fs::path> seen;
   for (const fs::path& path : paths) {

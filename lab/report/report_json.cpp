@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Seven digits: more than any screen shows, and half the bytes.
+// Seven digits are more than a chart shows and halve the size.
 Json short_number(double value) {
   if (!std::isfinite(value)) return nullptr;
   char text[32];
@@ -28,7 +28,7 @@ Json column(const Rows& rows, const std::vector<std::size_t>& kept, Get get) {
   return values;
 }
 
-// One curve: where it was measured, in steps, tokens and seconds, and its values.
+// One curve: the steps, tokens and seconds of its points, and their values.
 Json curve(const std::vector<LogRow>& rows, const std::vector<double>& values, std::size_t limit) {
   const std::vector<std::size_t> kept = thin(values, limit);
   return {{"step", column(rows, kept, [](const LogRow& row) { return row.step; })},
@@ -37,20 +37,20 @@ Json curve(const std::vector<LogRow>& rows, const std::vector<double>& values, s
           {"value", column(values, kept, short_number)}};
 }
 
-// One value per step of a course, which has no tokens and seconds.
-Json course_curve(const GroupCourse& course, const std::vector<double>& values, std::size_t limit) {
+// One curve of a history, which has no tokens and seconds.
+Json history_curve(const GroupHistory& history, const std::vector<double>& values, std::size_t limit) {
   const std::vector<std::size_t> kept = thin(values, limit);
-  return {{"step", column(course.steps, kept, [](int64_t step) { return step; })},
+  return {{"step", column(history.steps, kept, [](int64_t step) { return step; })},
           {"value", column(values, kept, short_number)}};
 }
 
-Json courses_json(const std::vector<GroupCourse>& courses, const ReportLimits& limits) {
+Json histories_json(const std::vector<GroupHistory>& histories, const ReportLimits& limits) {
   Json json = Json::array();
-  for (const GroupCourse& course : courses) {
-    json.push_back({{"group", course.group},
-                    {"alignment", course_curve(course, course.alignment, limits.log_points)},
-                    {"used", course_curve(course, course.used, limits.log_points)},
-                    {"predicted", course_curve(course, course.predicted, limits.log_points)}});
+  for (const GroupHistory& history : histories) {
+    json.push_back({{"group", history.group},
+                    {"alignment", history_curve(history, history.alignment, limits.log_points)},
+                    {"used", history_curve(history, history.used, limits.log_points)},
+                    {"predicted", history_curve(history, history.predicted, limits.log_points)}});
   }
   return json;
 }
@@ -134,7 +134,7 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
           {"log", log_json(run.log, limits)},
           {"layers", layers},
           {"radii", radii_json(run.radii)},
-          {"courses", courses_json(run.courses, limits)}};
+          {"histories", histories_json(run.histories, limits)}};
 }
 
 Json sweep_json(const ReportSweep& sweep) {
@@ -159,7 +159,7 @@ std::string report_json(const ReportData& data, const ReportLimits& limits) {
        {{"lambda", data.fit.lambda}, {"l0Zero", data.fit.l0_zero}, {"skipFirst", data.fit.skip_first}}},
       {"runs", runs},
       {"sweeps", sweeps}};
-  // Names of files may be no UTF-8; they are shown with a replacement mark.
+  // File names that are not UTF-8 get replacement characters.
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string escaped;
   escaped.reserve(text.size());

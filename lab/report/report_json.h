@@ -1,4 +1,4 @@
-// ReportData as one JSON text: what the page reads. web/src/data.ts describes the same shape.
+// ReportData as JSON, the input of the page. web/src/data.ts declares the same structure.
 
 #pragma once
 
@@ -13,8 +13,8 @@ struct ReportLimits {
   std::size_t layer_samples = 400;  // per layer
 };
 
-/// Long series are thinned (thin.h), numbers have seven digits, and what is not finite is null. "<" is escaped, so that
-/// the text can stand inside a <script> element.
+/// Long series are thinned (thin.h), numbers have seven digits, and numbers that are not finite are null. "<" is escaped,
+/// so that the text can be placed inside a <script> element.
 std::string report_json(const ReportData& data, const ReportLimits& limits = {});
 
 }  // namespace gluon::lab

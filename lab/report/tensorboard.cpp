@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// When the run's last row or sample was written: seconds since 1970.
+// The time of the run's last row or sample, in seconds since 1970.
 double written_at(const ReportRun& run) {
   std::error_code error;
   const fs::path log = run.path / "log.csv";
@@ -24,15 +24,13 @@ double written_at(const ReportRun& run) {
   return std::chrono::duration<double>(system.time_since_epoch()).count();
 }
 
-// Seconds from the start of the run to that step, as its log tells.
+// Seconds from the start of the run to `step`, by its log.
 double seconds_at(const std::vector<LogRow>& log, int64_t step) {
   const auto row = std::lower_bound(log.begin(), log.end(), step,
                                     [](const LogRow& one, int64_t wanted) { return one.step < wanted; });
   if (row != log.end()) return row->seconds;
   return log.empty() ? 0 : log.back().seconds;
 }
-
-}  // namespace
 
 std::string run_events(const ReportRun& run) {
   const double end = written_at(run);
@@ -52,8 +50,10 @@ std::string run_events(const ReportRun& run) {
   return bytes;
 }
 
+}  // namespace
+
 std::size_t write_tensorboard(const ReportData& data, const fs::path& folder) {
-  GLUON_CHECK(!data.runs.empty(), "report: --tensorboard needs a run; sweeps have no course to show");
+  GLUON_CHECK(!data.runs.empty(), "report: --tensorboard needs a run; a sweep has no curves");
   make_output_folder("--tensorboard", folder);
   for (const ReportRun& run : data.runs) {
     const fs::path target = folder / file_name(run.name);

@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kSparkWidth = 24;
 constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 
-// Mean of the finite values in each of `count` equal stretches; NaN where there are none.
-std::vector<double> stretch_means(std::span<const double> values, std::size_t count) {
+// Mean of the finite values in each of `count` equal parts; NaN where there are none.
+std::vector<double> part_means(std::span<const double> values, std::size_t count) {
   std::vector<double> means;
   for (std::size_t i = 0; i < count; ++i) {
     double sum = 0;
@@ -112,7 +112,7 @@ void print_sweep(std::ostream& out, const ReportSweep& sweep) {
 }  // namespace
 
 std::string sparkline(std::span<const double> values, std::size_t width) {
-  const std::vector<double> means = stretch_means(values, std::min(width, values.size()));
+  const std::vector<double> means = part_means(values, std::min(width, values.size()));
   double least = std::numeric_limits<double>::infinity();
   double greatest = -least;
   for (const double mean : means) {

@@ -1,4 +1,4 @@
-// The report for a terminal: tables with sparklines.
+// The report as text for a terminal: tables with sparklines.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace gluon::lab {
 
-/// `width` characters that go up and down with the values, the least lowest, the greatest highest; each shows the mean
-/// of its stretch. Values that are not finite are blank; fewer values than `width` give a shorter line.
+/// A bar chart of `width` characters, scaled from the smallest to the largest value; each shows the mean of its part of
+/// the values. Parts without finite values are blank; fewer values than `width` give a shorter line.
 std::string sparkline(std::span<const double> values, std::size_t width);
 
 /// Losses, constants of each layer, radii and sweeps of all runs.

@@ -9,7 +9,7 @@
 namespace gluon::lab {
 
 std::vector<std::size_t> thin(std::span<const double> values, std::size_t limit) {
-  GLUON_CHECK(limit >= 8, "thin: the limit must be at least 8, got ", limit);
+  GLUON_CHECK(limit >= 8, "thin: limit must be >= 8, got ", limit);
   std::vector<std::size_t> kept;
   if (values.size() <= limit) {
     kept.resize(values.size());
@@ -17,11 +17,11 @@ std::vector<std::size_t> thin(std::span<const double> values, std::size_t limit)
     return kept;
   }
   const std::size_t last = values.size() - 1;
-  const std::size_t stretches = (limit - 2) / 3;  // up to three points each, between the first and the last
+  const std::size_t parts = (limit - 2) / 3;  // up to three points each, between the first and the last
   kept.push_back(0);
-  for (std::size_t i = 0; i < stretches; ++i) {
-    const std::size_t begin = 1 + i * (last - 1) / stretches;
-    const std::size_t end = 1 + (i + 1) * (last - 1) / stretches;
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t begin = 1 + i * (last - 1) / parts;
+    const std::size_t end = 1 + (i + 1) * (last - 1) / parts;
     std::optional<std::size_t> least, greatest, gap;
     for (std::size_t k = begin; k < end; ++k) {
       if (!std::isfinite(values[k])) {

@@ -1,7 +1,7 @@
-// Thinning: fewer points of a long series that look the same when drawn.
+// Thinning: selects points of a long series so that its chart looks the same.
 //
-// The series is cut into equal stretches, and of each the least and the greatest value stay: no spike is lost, however
-// narrow. Values that are not finite (a run that diverged) mark a gap and one of each stretch stays, too.
+// Of each of many equal parts the smallest and the largest value are kept, so no spike is lost. Values that are not
+// finite (a run that diverged) are a gap in the chart; one per part is kept, too.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace gluon::lab {
 
-/// Rising indices into `values` of at most `limit` points, the first and the last among them; all of them when there
-/// are no more. `limit` must be at least 8.
+/// Ascending indices of at most `limit` values, including the first and the last; all of them if they are not more.
+/// Throws InputError when `limit` is below 8.
 std::vector<std::size_t> thin(std::span<const double> values, std::size_t limit);
 
 }  // namespace gluon::lab

@@ -18,7 +18,7 @@ WatchAnswer words(int status, std::string text) {
   return {.status = status, .tag = {}, .body = std::make_shared<const std::string>(std::move(text) + "\n")};
 }
 
-// Takes the same time wherever the texts differ.
+// Constant time, so that the token cannot be guessed by timing.
 bool same(const std::string& a, const std::string& b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -54,25 +54,25 @@ WatchAnswers::WatchAnswers(std::vector<fs::path> runs, FitOptions fit, std::stri
       fit_(fit),
       token_(std::move(token)),
       page_(std::make_shared<const std::string>(live_page())),
-      born_(std::to_string(std::chrono::system_clock::now().time_since_epoch().count())) {
+      started_(std::to_string(std::chrono::system_clock::now().time_since_epoch().count())) {
   fit_.validate();
-  GLUON_CHECK(!runs_.empty(), "watch: name at least one run");
+  GLUON_CHECK(!runs_.empty(), "watch: expected at least one run");
   for (const fs::path& run : runs_) GLUON_CHECK(fs::exists(run), "watch: ", run.string(), " does not exist");
 }
 
 WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
   if (!token_.empty() && !same(request.token, token_)) {
-    return words(401, "gluon watch: the token is missing or wrong; the address ends in ?token=...");
+    return words(401, "gluon watch: the token is missing or wrong; open the address with ?token=...");
   }
   if (token_.empty() && !request.host.empty() && !is_loopback(without_port(request.host))) {
-    return words(403, "gluon watch: answers on loopback addresses only");
+    return words(403, "gluon watch: only loopback addresses are allowed without a token");
   }
   if (request.method != "GET" && request.method != "HEAD") {
-    return words(405, "gluon watch: only GET and HEAD are answered");
+    return words(405, "gluon watch: only GET and HEAD are allowed");
   }
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .tag = {}, .body = page_};
   if (request.path == "/data.json") return data(request.known);
-  return words(404, "gluon watch: there is / and /data.json");
+  return words(404, "gluon watch: the only paths are / and /data.json");
 }
 
 WatchAnswer WatchAnswers::data(const std::string& known) {
@@ -96,7 +96,7 @@ std::shared_ptr<const WatchAnswers::Data> WatchAnswers::newest() {
   std::unique_lock reading(reading_, std::try_to_lock);
   if (!reading) {
     if (const auto [data, resting] = current(); data) return data;
-    reading.lock();  // the very first data
+    reading.lock();  // wait for the first data
   }
   const auto [before, resting] = current();
   if (before && (resting || before->stamp == now)) return before;
@@ -119,11 +119,10 @@ std::shared_ptr<const WatchAnswers::Data> WatchAnswers::read(const std::string& 
       data->tag = before->tag;
       data->body = before->body;
     } else {
-      data->tag = join('"', born_, '-', ++version_, '"');
+      data->tag = join('"', started_, '-', ++version_, '"');
       data->body = std::make_shared<const std::string>(std::move(json));
     }
-  } catch (
-      const std::exception& error) {  // a run that has just begun, or is being moved: the page goes on asking
+  } catch (const std::exception& error) {  // the run may have just started: the page asks again
     if (before && before->body) {
       data->tag = before->tag;
       data->body = before->body;

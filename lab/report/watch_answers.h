@@ -1,10 +1,10 @@
-// WatchAnswers: what `gluon watch` answers, without the network.
+// WatchAnswers: the answers of `gluon watch`, without the network.
 //
 //   request -> token -> method -> path -> "/": the page, "/data.json": report_json of the runs as they are now
 //
-// There are no other paths, and none leads to a file: a request can neither read anything else nor change a run. The
-// data is read anew when a file of a run has changed, but never for more than kShare of one core's time: watching must
-// not slow the training it watches.
+// No other path exists and none is mapped to a file: a request can neither read anything else nor change a run. The
+// data is read again when a file of a run has changed, but with at most kShare of one core's time, so that watching does
+// not slow down the training.
 
 #pragma once
 
@@ -22,27 +22,27 @@ namespace gluon::lab {
 struct WatchRequest {
   std::string method;
   std::string path;
-  std::string host;   // the header; empty when the request has none
-  std::string token;  // empty when the request has none
-  std::string known;  // the tag of the data the reader has: If-None-Match
+  std::string host;   // the Host header, may be empty
+  std::string token;  // may be empty
+  std::string known;  // the If-None-Match header: the tag of the data that the client has
 };
 
 struct WatchAnswer {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
-  std::string tag;  // of the body; empty: none
+  std::string tag;  // ETag of the body, may be empty
   std::shared_ptr<const std::string> body;
 };
 
-/// Whether only this machine can reach `host`: localhost, 127.0.0.0/8 or ::1.
+/// Whether `host` can be reached from this machine only: localhost, 127.0.0.0/8 or ::1.
 bool is_loopback(const std::string& host);
 
 class WatchAnswers {
  public:
   static constexpr double kShare = 1.0 / 200;
 
-  /// Without a `token`, only requests to a loopback address are answered, whatever name a foreign page has given it.
-  /// Throws InputError for a run that does not exist, and where the program has no page.
+  /// Without a `token`, only requests whose Host is a loopback address are answered: a foreign page may have given this
+  /// machine another name. Throws InputError for a run that does not exist, and in a program without the page.
   WatchAnswers(std::vector<std::filesystem::path> runs, FitOptions fit, std::string token);
 
   /// May be called from several threads. Does not throw.
@@ -50,10 +50,10 @@ class WatchAnswers {
 
  private:
   struct Data {
-    std::string stamp;                        // of the files it was made from
-    std::string tag;                          // of the body
-    std::shared_ptr<const std::string> body;  // null: `waiting` says why
-    std::string waiting;
+    std::string stamp;                        // stamp() of the files it was read from
+    std::string tag;                          // ETag of the body
+    std::shared_ptr<const std::string> body;  // null: see `waiting`
+    std::string waiting;                      // why there is no data yet
   };
 
   WatchAnswer data(const std::string& known);
@@ -65,11 +65,11 @@ class WatchAnswers {
   FitOptions fit_;
   std::string token_;
   std::shared_ptr<const std::string> page_;
-  std::string born_;  // makes tags of two servers differ
+  std::string started_;  // time of start, so that the tags of two servers differ
   int64_t version_ = 0;
 
-  std::mutex reading_;  // one thread reads; the others answer with what there is
-  std::mutex mutex_;    // of the two below
+  std::mutex reading_;  // held by the thread that reads; the others answer with the last data
+  std::mutex mutex_;    // guards the two members below
   std::shared_ptr<const Data> data_;
   std::chrono::steady_clock::time_point rest_until_;
 };

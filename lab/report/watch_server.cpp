@@ -11,9 +11,9 @@
 namespace gluon::lab {
 namespace {
 
-constexpr std::size_t kThreads = 64;  // they mostly wait
+constexpr std::size_t kThreads = 64;  // mostly idle
 constexpr int kBacklog = 512;
-constexpr time_t kPatience = 2;  // seconds a connection may say nothing
+constexpr time_t kTimeout = 2;  // seconds that a connection may be silent
 
 WatchRequest request_of(const httplib::Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
@@ -47,12 +47,12 @@ WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options)
   options.validate();
   httplib::Server& server = listener_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  // One request per connection: idle ones would keep a thread each.
+  // One request per connection: an idle connection would occupy a thread.
   server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kPatience);
-  server.set_read_timeout(kPatience);
-  server.set_write_timeout(kPatience);
-  // The default would share a port with another server.
+  server.set_keep_alive_timeout(kTimeout);
+  server.set_read_timeout(kTimeout);
+  server.set_write_timeout(kTimeout);
+  // Not the default SO_REUSEPORT, which would share the port with another server.
   server.set_socket_options([listener = listener_.get()](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -62,7 +62,7 @@ WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options)
                               {"X-Content-Type-Options", "nosniff"},
                               {"X-Frame-Options", "DENY"},
                               {"Referrer-Policy", "no-referrer"}});
-  // Before any routing of the library's own: it reads no body and looks for no file.
+  // Runs before the library's own routing, which would read bodies and serve files.
   server.set_pre_routing_handler([&answers](const httplib::Request& request, httplib::Response& response) {
     send(answers.answer(request_of(request)), response);
     return httplib::Server::HandlerResponse::Handled;
@@ -72,12 +72,12 @@ WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options)
                                        : server.bind_to_port(options.host, options.port);
   if (options.port != 0) listener_->port = options.port;
   GLUON_CHECK(bound, "watch: cannot listen on ", options.host, " port ", options.port, ": ",
-              errno == 0 ? "no address of this machine" : std::strerror(errno),
+              errno == 0 ? "not an address of this machine" : std::strerror(errno),
               "; choose another --port (0 takes a free one) or --host");
-  // The library lets 5 connections wait; the kernel would make the others of a crowd try again, seconds later.
+  // The library's backlog is 5; beyond that the kernel drops connections, which are retried seconds later.
   ::listen(listener_->socket, kBacklog);
   listener_->thread = std::thread([&server] { server.listen_after_bind(); });
-  while (!server.is_running()) std::this_thread::yield();  // stop() before that would be lost
+  while (!server.is_running()) std::this_thread::yield();  // an earlier stop() would be ignored
 }
 
 WatchServer::~WatchServer() {

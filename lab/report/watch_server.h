@@ -1,6 +1,6 @@
-// WatchServer: WatchAnswers on a port of this machine, by cpp-httplib.
+// WatchServer: serves WatchAnswers over HTTP, with cpp-httplib.
 //
-// Without that library the build takes no_watch_server.cpp instead.
+// Without that library the build uses no_watch_server.cpp instead.
 
 #pragma once
 
@@ -13,16 +13,17 @@ namespace gluon::lab {
 
 struct WatchOptions {
   std::string host = "127.0.0.1";
-  int port = 7007;  // 0: any that is free
+  int port = 7007;  // 0: any free port
   std::string token;
 
-  /// Throws InputError for a host beyond loopback without a token, a short or odd token, or a port that is none.
+  /// Throws InputError for a host beyond loopback without a token, a token that is short or has other characters than
+  /// letters, digits, '-', '_' and '.', or a bad port.
   void validate() const;
 };
 
 class WatchServer {
  public:
-  /// Listens and answers from a thread of its own until it is destroyed. Throws InputError when it cannot listen there.
+  /// Serves from its own threads until it is destroyed. Throws InputError when it cannot listen on the address.
   WatchServer(WatchAnswers& answers, const WatchOptions& options);
   ~WatchServer();
   WatchServer(const WatchServer&) = delete;

@@ -42,8 +42,7 @@ expect 0 '"ratio":' bench step --model cnn --layers 1 --repeats 1 --json
 shape=(--layers 1 --width 32 --heads 2 --seq 32 --batch 4)
 small=("${shape[@]}" --steps 4)
 expect 0 '"tokens_per_second":' bench train --layers 1 --width 32 --heads 2 --seq 32 --repeats 1 --json
-expect 2 "data: name what to do: tokenize or inspect" data
-expect 2 "cannot open file" data inspect "$work/missing"
+expect 2 "data: expected the command tokenize" data
 expect 2 "no file matches" train --data "$work/missing.txt"
 expect 2 "--steps must be >= 1, got 0" train --steps 0
 if ! command -v nvidia-smi >/dev/null; then
@@ -135,17 +134,17 @@ after=$(wc -c <"$work/events/events.out.tfevents.gluon")
 [ "$after" -gt "$before" ] || { echo "FAILED: a resumed run left its events behind"; failed=$((failed + 1)); }
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
 expect 2 "--json must not be the facts of a run" report "$work/run" --json "$work/run/facts.json"
-expect 2 "there is no folder $work/none" report "$work/run" --json "$work/none/report.json"
+expect 2 "folder $work/none does not exist" report "$work/run" --json "$work/none/report.json"
 expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.html"
 expect 2 "runs is required" report
 expect 0 "" report "$work/recorded" --json "$work/report.json"
 grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
-expect 2 "--host 0.0.0.0 lets other machines in" watch "$work/recorded" --host 0.0.0.0
+expect 2 "--host 0.0.0.0 is open to other machines" watch "$work/recorded" --host 0.0.0.0
 expect 2 "--token must have at least 16 characters, got 3" watch "$work/recorded" --host 0.0.0.0 --token abc
 expect 2 "--port must be in 0..65535" watch "$work/recorded" --port 70000
 expect 2 "--port" watch "$work/recorded" --port http
 expect 2 "runs is required" watch
-# The page, or the word that it is off.
+# The page, or the message that the program was built without it.
 if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); then
   expect 0 "1 run, " report "$work/recorded" --out "$work/report.html"
   expect 2 "--out must end in .html" report "$work/recorded" --out "$work/recorded/log.csv"
@@ -153,9 +152,9 @@ if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); th
   grep -q '"routing":' "$work/shown/report.html" || { echo "FAILED: train --report wrote no page"; failed=$((failed + 1)); }
   expect 2 "watch: $work/missing does not exist" watch "$work/missing"
 else
-  expect 2 "the page is off" train "${small[@]}" --report --out "$work/shown"
-  expect 2 "the page is off" watch "$work/recorded"
-  [[ "$page" == *"the page is off"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
+  expect 2 "built without the page's charting library" train "${small[@]}" --report --out "$work/shown"
+  expect 2 "built without the page's charting library" watch "$work/recorded"
+  [[ "$page" == *"built without the page's charting library"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
 fi
 
 # Foreign and damaged data.
@@ -172,7 +171,6 @@ shard() {
 }
 shard "$work/whole.bin" 300
 shard "$work/truncated.bin" 400
-expect 0 "300 tokens" data inspect "$work/whole.bin"
 expect 2 "truncated.bin" train --data "$work/truncated.bin" "${small[@]}"
 expect 2 "needs a vocabulary of 60001, the model has 50304" train --model nanogpt-124m --data "$work/whole.bin" --seq 32
 expect 2 "needs a vocabulary of 60001, the model has 256" eval "$work/run" --data "$work/whole.bin"
@@ -257,29 +255,29 @@ expect 0 '"obstacle": "needs L1 = 0 in every layer"' theory --theorem 1 "${two[@
 expect 0 '"obstacle": null' theory --theorem 1 --L0 2 --L1 0 --delta0 3 --eps 0.5 --json
 expect 2 "unknown theorem '4'; allowed are 1, 1w, pl, pl0, 2, 2w, 3" theory --theorem 4 "${two[@]}" --eps 0.5
 expect 2 "--theorem" theory "${two[@]}" --eps 0.5
-expect 2 "give --L0 and --L1 (one number per layer: a,b,...) or --run" theory --theorem 1 --eps 0.5
+expect 2 "expected --L0 and --L1 (one number per layer: a,b,...) or --run" theory --theorem 1 --eps 0.5
 expect 2 "--L0 and --L1 must have the same length, got 2 and 1" theory --theorem 1 --L0 1,2 --L1 1 --delta0 1 --eps 1
 expect 2 "theory: --L1: expected a number, got 'x'" theory --theorem 1 --L0 1 --L1 x --delta0 1 --eps 1
 expect 2 "got L0 = -1, L1 = 1 for layer 1" theory --theorem 1 --L0 -1 --L1 1 --delta0 1 --eps 1
 expect 2 "Delta0 must be >= 0, got -3" theory --theorem 1 --L0 1 --L1 1 --delta0 -3 --eps 1
 expect 2 "theory: theorem 1 needs --delta0" theory --theorem 1 --L0 1 --L1 1 --eps 1
-expect 2 "theory: give --eps, --steps or both" theory --theorem 1 "${two[@]}"
+expect 2 "theory: expected --eps, --steps or both" theory --theorem 1 "${two[@]}"
 expect 2 "theorem 1: eps must be > 0, got 0" theory --theorem 1 "${two[@]}" --eps 0
 for steps in 0 1.5 -3 1000000000000001 99999999999999999999; do
   expect 2 "theory: --steps must be a whole number from 1 to 1e15, got $steps" theory --theorem 1 "${two[@]}" --steps "$steps"
 done
 expect 0 "after K = 1000000000000000" theory --theorem 1 "${two[@]}" --steps 1000000000000000
 expect 2 "theory: --steps: expected a number, got 'many'" theory --theorem 1 "${two[@]}" --steps many
-expect 2 "theorem 1, weighted: the bound after 5 iterations is beyond every number" theory --theorem 1w --L0 1 --L1 1e-320 --delta0 1 --steps 5
-expect 2 "theorem 3: 1 / (12 L1) is beyond every number, give t for layer 1" theory --theorem 3 --L0 0 --L1 1e-320 --delta0 1 --sigma 0 --eps 1
+expect 2 "theorem 1, weighted: the bound after 5 iterations overflows double" theory --theorem 1w --L0 1 --L1 1e-320 --delta0 1 --steps 5
+expect 2 "theorem 3: 1 / (12 L1) overflows double; give t for layer 1" theory --theorem 3 --L0 0 --L1 1e-320 --delta0 1 --sigma 0 --eps 1
 expect 2 "theory: theorem pl needs --mu" theory --theorem pl "${two[@]}" --eps 1
 expect 2 "theory: theorem 2 needs --zeta" theory --theorem 2 "${two[@]}" --eps 1
 expect 2 "theory: theorem 3 needs --sigma" theory --theorem 3 "${two[@]}" --eps 1
 expect 2 "--t must have 1 number or one per layer (2), got 3" theory --theorem 3 "${two[@]}" --t 1,2,3 --sigma 1 --eps 1
-expect 2 "--t and --noise-factor belong to theorem 3, got theorem 1" theory --theorem 1 "${two[@]}" --t 1 --eps 1
-expect 2 "--sigma belongs to theorem 3, got theorem 2" theory --theorem 2 "${two[@]}" --zeta 0.5 --sigma 3 --eps 1
-expect 2 "--zeta belongs to theorems 2 and 2w, got theorem 3" theory --theorem 3 "${two[@]}" --sigma 3 --zeta 0.5 --eps 1
-expect 2 "--mu belongs to theorems pl and pl0, got theorem 1" theory --theorem 1 "${two[@]}" --mu 5 --eps 1
+expect 2 "--t and --noise-factor apply to theorem 3 only, got theorem 1" theory --theorem 1 "${two[@]}" --t 1 --eps 1
+expect 2 "--sigma applies to theorem 3 only, got theorem 2" theory --theorem 2 "${two[@]}" --zeta 0.5 --sigma 3 --eps 1
+expect 2 "--zeta applies to theorems 2 and 2w only, got theorem 3" theory --theorem 3 "${two[@]}" --sigma 3 --zeta 0.5 --eps 1
+expect 2 "--mu applies to theorems pl and pl0 only, got theorem 1" theory --theorem 1 "${two[@]}" --mu 5 --eps 1
 mkdir "$work/measured"
 printf 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,alignment,radius\n' >"$work/measured/smoothness.csv"
 for sample in 5,1 8,2 14,4; do # Lhat = 2 + 3 |g|*
@@ -287,15 +285,15 @@ for sample in 5,1 8,2 14,4; do # Lhat = 2 + 3 |g|*
 done
 expect 2 "holds no run (no config.toml)" theory --theorem 1 --run "$work/measured" --eps 1
 : >"$work/measured/config.toml"
-expect 2 "has no log, from which Delta0 comes; give --delta0" theory --theorem 1 --run "$work/measured" --eps 1
+expect 2 "has no log to take Delta0 from; give --delta0" theory --theorem 1 --run "$work/measured" --eps 1
 printf 'step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n3,24,4.5,,3\n4,3' >>"$work/measured/log.csv"
 expect 0 "K = 10 for eps = 1" theory --theorem 1 --run "$work/measured" --eps 1
-expect 0 "Delta0 is an estimate from below" theory --theorem 1 --run "$work/measured" --eps 1
+expect 0 "Delta0 is a lower estimate" theory --theorem 1 --run "$work/measured" --eps 1
 expect 0 "K = 20 for eps = 1" theory --theorem 1 --run "$work/measured" --delta0 2 --eps 1
 expect 2 "t must be at most 1 / (12 L1) = 0.0277778, got 1 for layer 'w'" theory --theorem 3 --run "$work/measured" --sigma 1 --t 1 --eps 1
 printf 'step,tokens\n1,2\n' >"$work/measured/log.csv"
 expect 2 "log.csv has no column loss, val, seconds" theory --theorem 1 --run "$work/measured" --eps 1
-expect 2 "give either --run or --L0 and --L1, got both" theory --theorem 1 "${two[@]}" --run "$work/run" --eps 1
+expect 2 "expected either --run or --L0 and --L1, got both" theory --theorem 1 "${two[@]}" --run "$work/run" --eps 1
 
 # Fits of measured smoothness: Lhat = 3 + 2 |g|*, and layers that cannot be fitted.
 {

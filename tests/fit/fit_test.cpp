@@ -115,7 +115,7 @@ void expect_best(const Data& data, const FitOptions& options, uint64_t seed) {
   }
 }
 
-TEST(Fit, NeverLosesToRandomPointsNorToAGrid) {
+TEST(Fit, NoBetterPointAtRandomOrOnAGrid) {
   uint64_t seed = 0;
   for (const std::string& kind : kKinds) {
     for (const std::size_t count : {2, 3, 7, 60}) {
@@ -130,7 +130,7 @@ TEST(Fit, NeverLosesToRandomPointsNorToAGrid) {
   }
 }
 
-TEST(Fit, AMillionSamplesSatisfyTheConditionsOfOptimality) {
+TEST(Fit, MillionSamplesSatisfyOptimalityConditions) {
   for (const std::string kind : {"line", "through zero", "falling", "exact"}) {
     const Data data = generated(kind, 1'000'000, 7);
     for (const double lambda : {0.0, 5.0, 1e6}) {
@@ -204,7 +204,7 @@ std::map<std::string, Fit> fits_of(const std::filesystem::path& log, double lamb
   return fits;
 }
 
-TEST(Fit, TheAuthorsConstants) {
+TEST(Fit, MatchesThePapersConstants) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "paper-logs");
   const auto nanogpt = fits_of(folder / "nanogpt-unscion.txt", 5);
   EXPECT_EQ(nanogpt.size(), 73);
@@ -229,7 +229,7 @@ LayerTrajectory layer(const std::string& name, const std::vector<Sample>& sample
   return {.layer = name, .group = "hidden", .samples = samples};
 }
 
-TEST(Fit, LayersThatCannotBeFittedAreListedAndTheOthersFitted) {
+TEST(Fit, ListsLayersThatCannotBeFitted) {
   const auto at = [](int64_t step, double smoothness, double gradient, double displacement = 1) {
     return Sample{.step = step, .displacement = displacement, .smoothness = smoothness, .gradient = gradient};
   };
@@ -253,9 +253,9 @@ TEST(Fit, LayersThatCannotBeFittedAreListedAndTheOthersFitted) {
   EXPECT_EQ(result.layers[0].unmoved, 0);
   EXPECT_EQ(result.layers[1].unmoved, 1);
   const std::vector<std::pair<std::string, std::string>> expected = {
-      {"zero", "all 2 gradients are zero, which leaves L1 open"},
+      {"zero", "all 2 gradients are zero, so L1 is undetermined"},
       {"one", "needs at least 2 samples, got 1"},
-      {"frozen", "needs at least 2 samples, got 0; in 2 more the layer had not moved"},
+      {"frozen", "needs at least 2 samples, got 0; in 2 others the layer had not moved"},
       {"nan", "2 of 3 samples are missing or not finite, the first at step 2"},
       {"negative", "samples must be finite and >= 0, got smoothness -1 with gradient 1 in sample 1"}};
   ASSERT_EQ(result.unfitted.size(), expected.size());
@@ -269,7 +269,7 @@ TEST(Fit, LayersThatCannotBeFittedAreListedAndTheOthersFitted) {
   EXPECT_EQ(skipped.unfitted[0].reason, "needs at least 2 samples, got 1 after the first 1 were skipped");
 }
 
-TEST(Fit, MediansAreOfTheFittedSamples) {
+TEST(Fit, MediansOfTheFittedSamples) {
   const auto at = [](double smoothness, double gradient, double radius, double displacement = 1) {
     return Sample{
         .displacement = displacement, .smoothness = smoothness, .gradient = gradient, .radius = radius};
@@ -303,7 +303,7 @@ TEST(Fit, BadInput) {
   EXPECT_INPUT_ERROR(fit_smoothness(two, std::vector<double>{1, nan}),
                      "samples must be finite and >= 0, got smoothness 2 with gradient nan in sample 1");
   EXPECT_INPUT_ERROR(fit_smoothness(two, std::vector<double>{0, 0}),
-                     "fit: all 2 gradients are zero, which leaves L1 open");
+                     "fit: all 2 gradients are zero, so L1 is undetermined");
 }
 
 }  // namespace

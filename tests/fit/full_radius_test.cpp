@@ -11,7 +11,7 @@ LayerTrajectory layer_with(const std::vector<double>& radii) {
   return layer;
 }
 
-TEST(FullRadius, WarmupAndCooldownAreLeftOut) {
+TEST(FullRadius, RemovesWarmupAndCooldown) {
   const FullRadiusSamples selection =
       at_full_radius({.layers = {layer_with({0.1, 0.5, 0.91, 1, 0.89, 0.2})}});
   EXPECT_EQ(selection.all, 6);
@@ -23,13 +23,13 @@ TEST(FullRadius, NineTenthsOfTheLargestStay) {
   EXPECT_EQ(at_full_radius({.layers = {layer_with({1, kFullRadius, kFullRadius - 1e-9})}}).kept, 2);
 }
 
-TEST(FullRadius, SamplesWithoutARadiusStay) {
+TEST(FullRadius, KeepsSamplesWithoutARadius) {
   const FullRadiusSamples selection =
       at_full_radius({.layers = {layer_with({Sample::kMissing, Sample::kMissing})}});
   EXPECT_EQ(selection.kept, 2);
 }
 
-TEST(FullRadius, EachLayerHasItsOwnLargest) {
+TEST(FullRadius, LargestRadiusIsPerLayer) {
   const FullRadiusSamples selection = at_full_radius({.layers = {layer_with({100}), layer_with({1, 0.5})}});
   EXPECT_EQ(selection.trajectory.layers[0].samples.size(), 1u);
   EXPECT_EQ(selection.trajectory.layers[1].samples.size(), 1u);

@@ -7,7 +7,7 @@
 namespace gluon {
 namespace {
 
-TEST(Median, IsTheMiddleOneOrTheMeanOfTheMiddleTwo) {
+TEST(Median, MiddleValueOrMeanOfTwo) {
   EXPECT_TRUE(std::isnan(median({})));
   EXPECT_EQ(median({7}), 7);
   EXPECT_EQ(median({4, 1}), 2.5);

@@ -22,7 +22,7 @@ std::vector<GroupRadius> predict(const Trajectory& trajectory) {
   return predict_radii(fit_trajectory(trajectory));
 }
 
-TEST(Radii, AreMediansOverTheLayersOfAGroup) {
+TEST(Radii, MediansOverTheLayersOfAGroup) {
   const std::vector<GroupRadius> radii =
       predict({Estimator::kFull,
                {layer("a", "hidden", 1, 2, 0.1), layer("e", "embedding", 0, 4, 3),
@@ -40,17 +40,17 @@ TEST(Radii, AreMediansOverTheLayersOfAGroup) {
   EXPECT_EQ(radii[1].used, 3);
 }
 
-TEST(Radii, LayersThatCannotBeFittedDoNotCount) {
+TEST(Radii, IgnoresUnfittedLayers) {
   Trajectory trajectory{Estimator::kFull, {layer("a", "hidden", 1, 2, 0.1), layer("b", "hidden", 0, 0, 0.1)}};
   EXPECT_EQ(predict(trajectory)[0].layers, 1);
   trajectory.layers.erase(trajectory.layers.begin());
   EXPECT_INPUT_ERROR(predict(trajectory),
-                     "radii: none of the 1 layers gives a radius; the gradients of all layers");
+                     "radii: none of the 1 layers gives a radius; the gradient of no layer changed");
   trajectory.layers[0].samples.resize(1);
   EXPECT_INPUT_ERROR(predict(trajectory), "layer 'b': ");
 }
 
-TEST(Radii, OnlyTheFittedSamplesCount) {
+TEST(Radii, UsesFittedSamplesOnly) {
   Trajectory trajectory{Estimator::kFull, {layer("a", "hidden", 0, 2, 0.1)}};
   trajectory.layers[0].samples.insert(trajectory.layers[0].samples.begin(),
                                       {.step = 0, .smoothness = 1, .gradient = 1000, .radius = 7});
@@ -59,7 +59,7 @@ TEST(Radii, OnlyTheFittedSamplesCount) {
   EXPECT_EQ(radii[0].used, 0.1);
 }
 
-TEST(Radii, WithoutL0TheSizeOfTheGradientDoesNotMatter) {
+TEST(Radii, WithoutL0IndependentOfTheGradient) {
   LayerTrajectory still = layer("a", "hidden", 0, 4, 0.1);
   for (int i = 0; i < 4; ++i)
     still.samples.push_back({.step = 1, .smoothness = 0, .gradient = 0, .radius = 0.1});

@@ -12,7 +12,7 @@ namespace {
 
 using lab::shared_data;
 
-TEST(PaperLog, ReadsSamplesAndSkipsAllOtherLines) {
+TEST(PaperLog, ReadsSamplesAndSkipsOtherLines) {
   const TemporaryFolder folder;
   const auto path = folder.write("log.txt",
                                  "print0(f\"step:{step} ({i}) L_estimated: {x} norm_grad: {y}\")\n"

@@ -60,7 +60,7 @@ TEST(TrajectoryCsv, WritesTheDocumentedForm) {
       << text;
 }
 
-TEST(TrajectoryCsv, WhatWasWrittenIsRead) {
+TEST(TrajectoryCsv, RoundTrip) {
   const TemporaryFolder folder;
   const Trajectory trajectory = read_trajectory_csv(written(folder));
   EXPECT_EQ(trajectory.estimator, Estimator::kSameBatch);
@@ -83,7 +83,7 @@ TEST(TrajectoryCsv, WhatWasWrittenIsRead) {
   }
 }
 
-TEST(TrajectoryCsv, ResumingDropsLaterRowsAndHalfALine) {
+TEST(TrajectoryCsv, ResumeRemovesLaterRowsAndHalfALine) {
   const TemporaryFolder folder;
   const auto path = written(folder);
   const std::string whole = content(path);
@@ -119,8 +119,8 @@ TEST(TrajectoryCsv, ResumesAfterAKillAtAnyByte) {
   }
 }
 
-// Of "0.25" a kill may leave "0.2", which is a number too.
-TEST(TrajectoryCsv, ALastLineWithoutABreakIsNotRead) {
+// A killed writer may leave "0.2" of "0.25", which is also a number.
+TEST(TrajectoryCsv, LastLineWithoutABreakIsIgnored) {
   const TemporaryFolder folder;
   const std::string rows = kHeader + "1,a,hidden,spectral,exact,full,1,1,1,1,1,1,0.25\n" +
                            "2,a,hidden,spectral,exact,full,1,1,1,1,1,1,0.25\n";
@@ -132,7 +132,7 @@ TEST(TrajectoryCsv, ALastLineWithoutABreakIsNotRead) {
   EXPECT_INPUT_ERROR(read_trajectory_csv(path), "cut.csv holds no samples");
 }
 
-TEST(TrajectoryCsv, ResumingRefusesAnotherMeasurementAndLeavesTheFile) {
+TEST(TrajectoryCsv, ResumeRejectsAnotherMeasurementAndKeepsTheFile) {
   const TemporaryFolder folder;
   const auto path = written(folder);
   std::ofstream(path, std::ios::app) << "4,attn.q,hid";
@@ -156,7 +156,7 @@ TEST(TrajectoryCsv, ResumingRefusesAnotherMeasurementAndLeavesTheFile) {
                      "smoothness.csv holds samples of the estimator 'same_batch', this run uses "
                      "'consecutive'; measure as before");
   EXPECT_EQ(content(path), before);
-  // Other layers and rows that are dropped do not count.
+  // Other layers and removed rows are not compared.
   EXPECT_NO_THROW(resume(&LayerTrajectory::layer, "attn.k"));
   Trajectory other = measured_by(Estimator::kFull);
   for (LayerTrajectory& layer : other.layers) layer.norm = "euclidean";
@@ -164,7 +164,7 @@ TEST(TrajectoryCsv, ResumingRefusesAnotherMeasurementAndLeavesTheFile) {
   EXPECT_EQ(content(path), kHeader);
 }
 
-TEST(TrajectoryCsv, ReadsOtherOrdersOtherColumnsAndForeignLineBreaks) {
+TEST(TrajectoryCsv, ReadsOtherColumnOrdersAndLineBreaks) {
   const TemporaryFolder folder;
   const auto path = folder.write(
       "other.csv",
@@ -184,7 +184,7 @@ TEST(TrajectoryCsv, ReadsOtherOrdersOtherColumnsAndForeignLineBreaks) {
   EXPECT_TRUE(std::isinf(trajectory.layers[0].samples[1].displacement));
 }
 
-TEST(TrajectoryCsv, LayersMayComeInAnyOrder) {
+TEST(TrajectoryCsv, ReadsLayersInAnyOrder) {
   const TemporaryFolder folder;
   std::string text = kHeader;
   for (const char* layer : {"a", "b", "c", "c", "a", "b", "b", "a", "c", "d"}) {
@@ -233,7 +233,8 @@ TEST(TrajectoryCsv, BadWrites) {
   EXPECT_INPUT_ERROR(open(folder.path()), "smoothness: cannot read " + folder.path().string());
   EXPECT_INPUT_ERROR(open(folder.write("log.csv", "step,loss\n1,2\n")),
                      "log.csv has other columns than step,layer");
-  EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")), "bad.csv line 2: expected 13 cells as in the header, got 2");
+  EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")),
+                     "bad.csv line 2: expected 13 cells as in the header, got 2");
   const auto foreign = folder.write("foreign.csv", "no line break");
   EXPECT_INPUT_ERROR(open(foreign), "foreign.csv has other columns than step,layer");
   EXPECT_EQ(content(foreign), "no line break");

@@ -12,10 +12,10 @@
 namespace gluon {
 namespace {
 
-TEST(Trajectory, FindsTheSamplesOfWhateverThePathIs) {
+TEST(Trajectory, ReadsRunsCsvFilesAndPaperLogs) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(read_trajectory(folder.path()),
-                     "holds no smoothness.csv; a run writes it with gluon train --smoothness-every N");
+                     "holds no smoothness.csv; gluon train writes one with --smoothness-every N");
   const std::string csv =
       "step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,"
       "alignment,radius\n"
@@ -23,7 +23,7 @@ TEST(Trajectory, FindsTheSamplesOfWhateverThePathIs) {
       "1,b,hidden,spectral,exact,full,1,1,1,1,1,1,1\n";
   folder.write("smoothness.csv", csv);
   EXPECT_EQ(read_trajectory(folder.path()).layers.size(), 2);
-  // The content decides, not the name.
+  // The content counts, not the name.
   EXPECT_EQ(read_trajectory(folder.write("samples.txt", csv)).layers.size(), 2);
   EXPECT_EQ(read_trajectory(folder.write("log", "step:1 (7) L_estimated: 1 norm_grad: 2\n")).layers[0].layer,
             "7");
@@ -35,7 +35,7 @@ TEST(Trajectory, FindsTheSamplesOfWhateverThePathIs) {
                      "none does not exist; expected a run directory, a smoothness.csv or a log");
 }
 
-// A file that nobody can open, not even root.
+// A file that even root cannot open.
 std::filesystem::path unreadable_file(const TemporaryFolder& folder) {
   const std::filesystem::path path = folder.path() / "socket";
   sockaddr_un address{};
@@ -48,7 +48,7 @@ std::filesystem::path unreadable_file(const TemporaryFolder& folder) {
   return path;
 }
 
-TEST(Trajectory, FilesThatCannotBeRead) {
+TEST(Trajectory, BadInput) {
   const TemporaryFolder folder;
   const auto path = unreadable_file(folder);
   EXPECT_INPUT_ERROR(read_trajectory(path), "smoothness: cannot read " + path.string());

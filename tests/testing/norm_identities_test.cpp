@@ -48,7 +48,7 @@ TEST(NormIdentities, HoldToTheAccuracyOfPolarExpress) {
   expect_identities("spectral(polar_express:8)", at::kDouble, 1e-3);
 }
 
-// ---- the checker sees what is wrong ----
+// ---- the checker finds every mistake ----
 
 using Function = std::function<at::Tensor(const at::Tensor&)>;
 
@@ -207,7 +207,7 @@ TEST(NormIdentities, OverflowIsFound) {
   EXPECT_TRUE(any_contains(norm_identity_violations(AssembledNorm(), tiny), "0 < |g| < inf"));
 }
 
-TEST(NormIdentities, SentenceHoldsNameIdentityValuesAndError) {
+TEST(NormIdentities, MessageHasNameIdentityValuesAndError) {
   const AssembledNorm norm = with_dual([](const at::Tensor& g) { return length(g) * 2; });
   const at::Tensor g = at::full({1, 1, 1}, 3.0, at::kDouble);
   const std::vector<std::string> found = norm_identity_violations(norm, g);
@@ -217,19 +217,19 @@ TEST(NormIdentities, SentenceHoldsNameIdentityValuesAndError) {
       "assembled: <g, lmo(g)> = -|g|*: expected -6, got -3 for matrix 0, relative error 0.5 above 1e-05");
 }
 
-TEST(NormIdentities, ToleranceDecides) {
+TEST(NormIdentities, Tolerance) {
   const AssembledNorm norm = with_dual([](const at::Tensor& g) { return length(g) * 1.001; });
   EXPECT_FALSE(norm_identity_violations(norm, batch_named("tall"), {.tolerance = 1e-4}).empty());
   EXPECT_TRUE(norm_identity_violations(norm, batch_named("tall"), {.tolerance = 1e-2}).empty());
 }
 
-TEST(NormIdentities, CallersBatchSurvivesANormThatWrites) {
+TEST(NormIdentities, CallersBatchIsUnchangedByANormThatWrites) {
   const at::Tensor g = batch_named("tall"), before = g.clone();
   EXPECT_FALSE(norm_identity_violations(with_lmo(spoiling(normalized)), g).empty());
   EXPECT_TRUE(at::equal(g, before));
 }
 
-TEST(NormIdentities, BadBatchesAreRefused) {
+TEST(NormIdentities, BadInput) {
   const auto check = [](const at::Tensor& g) { return norm_identity_violations(AssembledNorm(), g); };
   EXPECT_INPUT_ERROR(check(at::ones({2, 3})),
                      "norm_identity_violations: expected a nonempty (b, m, n), got [2, 3]");
@@ -245,7 +245,7 @@ TEST(NormIdentities, BadBatchesAreRefused) {
 
 // ---- the inputs are what their names say ----
 
-TEST(IdentityInputs, AreWhatTheirNamesSay) {
+TEST(IdentityInputs, MatchTheirNames) {
   EXPECT_EQ(at::linalg_matrix_rank(batch_named("rank-deficient")).max().item<int64_t>(), 2);
   EXPECT_EQ(batch_named("zero").abs().max().item<double>(), 0);
   const at::Tensor sizes = length(batch_named("zero and nonzero"));

@@ -220,7 +220,7 @@ class UnknownNorm : public Norm {
   at::Tensor compute_lmo(const at::Tensor& g) const override { return g; }
 };
 
-TEST(Problem, BadInputIsRefused) {
+TEST(Problem, BadInput) {
   const at::Tensor a = at::ones({2, 3}), h = at::ones({3});
   EXPECT_INPUT_ERROR(Quadratic(a, at::ones({2})),
                      "Quadratic: expected a minimiser (m, n) and a curvature (n), got [2, 3] and [2]");

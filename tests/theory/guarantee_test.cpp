@@ -19,7 +19,7 @@ TEST(Constants, SumsAndMaxima) {
   EXPECT_TRUE((Constants{.layers = {{.l0 = 2}}}).l1_is_zero());
 }
 
-TEST(Constants, ErrorsSayWhoseConstantsWereWrong) {
+TEST(Constants, ErrorsNameTheLayer) {
   const auto validate = [](const LayerConstants& layer, double gap = 1) {
     Constants{.layers = {{.l0 = 1}, layer}, .initial_gap = gap}.validate("who");
   };
@@ -64,9 +64,9 @@ TEST(Guarantee, ErrorsOfIterations) {
   for (const double precision : {0.0, -1.0, double{NAN}, double{INFINITY}}) {
     EXPECT_INPUT_ERROR(guarantee.iterations(precision), "a theorem: eps must be > 0, got ");
   }
-  EXPECT_INPUT_ERROR(guarantee.iterations(1e-310), "a theorem: K is beyond every number for eps = 1e-310");
+  EXPECT_INPUT_ERROR(guarantee.iterations(1e-310), "a theorem: K overflows double for eps = 1e-310");
   guarantee.needed = [](double) { return std::numeric_limits<double>::quiet_NaN(); };
-  EXPECT_INPUT_ERROR(guarantee.iterations(1), "a theorem: K is beyond every number for eps = 1");
+  EXPECT_INPUT_ERROR(guarantee.iterations(1), "a theorem: K overflows double for eps = 1");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// KnownProblem: a problem with known constants (gluon/testing/problems.h), one norm for all layers, and what
-// theorems need to know about it; Descent runs gluon::Optimizer on it with the radii of a guarantee.
+// KnownProblem: a problem with known constants (gluon/testing/problems.h) and one norm for all layers. Descent runs
+// gluon::Optimizer on it with the radii of a guarantee.
 
 #pragma once
 
@@ -48,17 +48,17 @@ struct KnownProblem {
   theory::Constants constants;
 };
 
-// The stochastic gradient in place of `gradient`.
+// Makes a stochastic gradient from `gradient`.
 using Noise = std::function<at::Tensor(const at::Tensor& gradient, const Norm&, at::Generator&)>;
 
-// A random matrix with the given dual norm; as likely as its negative, so that its mean is zero.
+// A random matrix with the given dual norm and mean zero.
 inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, double dual,
                                    at::Generator& generator) {
   const at::Tensor random = at::randn(like.sizes(), generator, at::TensorOptions(at::kDouble));
   return random * (dual / dual_of(norm, random));
 }
 
-// Gluon as the guarantee wants it, through the optimizer people use.
+// Runs the public optimizer as the guarantee requires.
 class Descent {
  public:
   Descent(const KnownProblem& known, const theory::Guarantee& guarantee, Noise noise = nullptr,
@@ -80,7 +80,7 @@ class Descent {
   double value() const { return value_; }
   double gap() const { return value_ - known_.problem.infimum(); }
   const std::vector<double>& duals() const { return duals_; }              // |grad_i f|*
-  const std::vector<double>& noisy_duals() const { return noisy_duals_; }  // |g_i|*, what the step sees
+  const std::vector<double>& noisy_duals() const { return noisy_duals_; }  // |g_i|*, the step's input
 
   // sum_i w_i |grad_i f|*
   double measure(const std::vector<double>& weights) const {
@@ -121,8 +121,8 @@ class Descent {
   std::vector<double> duals_, noisy_duals_;
 };
 
-// How many iterates X_0, X_1, ... it took until the mean over the runs of measure() was at most `precision`;
-// `most` + 1 when they were not enough.
+// The number of iterates X_0, X_1, ... until the mean of measure() over the runs is at most `precision`; `most` + 1 when
+// `most` are not enough.
 inline double iterations_until(std::vector<Descent>& runs, double precision, double most,
                                const std::function<double(const Descent&)>& measure) {
   for (double count = 1; count <= most; ++count) {

@@ -13,7 +13,7 @@ namespace {
 
 const Constants kConstants{.layers = {{.l0 = 2, .l1 = 1}, {.l0 = 1, .l1 = 2}}, .initial_gap = 3};
 
-TEST(Theorem2Count, IsTheFormula) {
+TEST(Theorem2Count, MatchesTheFormula) {
   // (1-z)^2 = 1/4: 2*3*3/(0.25*0.25) + 2*3*1.5*2/(0.25*0.5)
   EXPECT_EQ(theorem2(kConstants, 0.5).iterations(0.5), 288 + 144);
   // h = 4/3 and h^2 sum(L0/L1^2) = 4: 2*3*4/(0.25*0.25) + 2*3*1.5*(4/3)/(0.25*0.5)
@@ -29,13 +29,13 @@ TEST(Theorem2Count, WithoutNoiseIsTheorem1) {
   EXPECT_EQ(theorem2_radius(kConstants.layers[0], 0, 3), theorem1_radius(kConstants.layers[0], 3));
 }
 
-TEST(Theorem2Radius, IsTheFormula) {
+TEST(Theorem2Radius, MatchesTheFormula) {
   EXPECT_DOUBLE_EQ(theorem2_radius({.l0 = 2, .l1 = 1}, 0.5, 4), 0.5 * 4 / (2 + 1.5 * 4));
   EXPECT_EQ(theorem2_radius({.l0 = 0, .l1 = 1}, 0.5, 0), 0);
   EXPECT_DOUBLE_EQ(theorem2(kConstants, 0.5).largest_radii[1], 0.5 / (1.5 * 2));
 }
 
-TEST(Theorem3Bound, WithoutL1IsTheFormula) {
+TEST(Theorem3Bound, MatchesTheFormulaWithoutL1) {
   const Constants constants{.layers = {{.l0 = 2, .l1 = 0, .t = 0.5}}, .initial_gap = 1};
   const Guarantee guarantee = theorem3(constants, 3);
   EXPECT_DOUBLE_EQ(guarantee.bound(1), 33.25);       // 1 + 3*0.5*7 + 2*0.25*43.5
@@ -45,7 +45,7 @@ TEST(Theorem3Bound, WithoutL1IsTheFormula) {
   EXPECT_EQ(guarantee.radii[0], "power(0.5)");
 }
 
-TEST(Theorem3Bound, WithL1IsTheFormula) {
+TEST(Theorem3Bound, MatchesTheFormulaWithL1) {
   // t = 1/(12 L1) = 1/2: 2 + 3/(6/6) * 7 + 2/(144/36) * 87
   const Constants constants{.layers = {{.l0 = 2, .l1 = 1.0 / 6}}, .initial_gap = 1};
   const Guarantee guarantee = theorem3(constants, 3);
@@ -63,7 +63,7 @@ TEST(Theorem3Bound, NoiseFactorMultipliesSigma) {
 }
 
 // The bound rises before it falls; K is the first one that is low enough.
-TEST(Theorem3Count, IsTheSmallest) {
+TEST(Theorem3Count, IsTheSmallestSufficient) {
   for (const double sigma : {0.0, 0.1, 5.0}) {
     const Guarantee guarantee = theorem3(kConstants, sigma);
     for (const double share : {1.5, 1.0, 0.9, 0.5}) {
@@ -81,18 +81,17 @@ TEST(Theorem3Count, FallsAsTheFourthPowerWithoutNoise) {
   EXPECT_EQ(theorem3(constants, 0).iterations(1), 16);
 }
 
-// 1 / (12 L1) overflows, or the bound it gives does: neither may pass for a small K.
-TEST(Theorem3Count, IsNoNumberWhereTheBoundIsNone) {
+TEST(Theorem3Count, OverflowIsAnError) {
   const Constants tiny{.layers = {{.l0 = 1, .l1 = 1}, {.l0 = 0, .l1 = 1e-320}}, .initial_gap = 1};
-  EXPECT_INPUT_ERROR(theorem3(tiny, 0), "theorem 3: 1 / (12 L1) is beyond every number, give t for layer 2");
+  EXPECT_INPUT_ERROR(theorem3(tiny, 0), "theorem 3: 1 / (12 L1) overflows double; give t for layer 2");
   Constants given = tiny;
   given.layers[1].t = 1.0 / 12;
   EXPECT_EQ(theorem3(given, 0).weights[1], 1.0 / 12);
   const Constants large{.layers = {{.l0 = 1, .l1 = 1e-200}}, .initial_gap = 1};
-  EXPECT_INPUT_ERROR(theorem3(large, 0), "theorem 3: the bound is beyond every number, give smaller t");
+  EXPECT_INPUT_ERROR(theorem3(large, 0), "theorem 3: the bound overflows double; give smaller t");
 }
 
-TEST(Theorem3Momentum, IsTheOptimizers) {
+TEST(Theorem3Momentum, MatchesTheOptimizer) {
   for (const int64_t k : {0, 1, 2, 99, 12345}) {
     EXPECT_DOUBLE_EQ(theorem3_beta(k), Momentum::theorem3().beta(k));
   }
@@ -101,7 +100,7 @@ TEST(Theorem3Momentum, IsTheOptimizers) {
   EXPECT_DOUBLE_EQ(theorem3_largest_t(2), 1.0 / 24);
 }
 
-TEST(StochasticInput, ErrorsSayWhatWasWrong) {
+TEST(StochasticInput, Errors) {
   EXPECT_INPUT_ERROR(theorem2(kConstants, 1), "theorem 2: zeta must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(theorem2_weighted(kConstants, -0.1),
                      "theorem 2, weighted: zeta must be in [0, 1), got -0.1");
@@ -114,7 +113,7 @@ TEST(StochasticInput, ErrorsSayWhatWasWrong) {
   constants.layers[1].t = -1;
   EXPECT_INPUT_ERROR(theorem3(constants, 1), "theorem 3: t must be > 0, got -1 for layer 2");
   constants.layers[1] = {.l0 = 1, .l1 = 0};
-  EXPECT_INPUT_ERROR(theorem3(constants, 1), "theorem 3: L1 = 0 leaves t open, give t for layer 2");
+  EXPECT_INPUT_ERROR(theorem3(constants, 1), "theorem 3: L1 = 0 allows any t; give t for layer 2");
   constants.layers[1] = {.l0 = 1, .l1 = 1, .noise_factor = 0.5};
   EXPECT_INPUT_ERROR(theorem3(constants, 1), "the noise factor must be >= 1, got 0.5 for layer 2");
 }

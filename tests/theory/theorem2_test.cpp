@@ -12,8 +12,8 @@ const std::vector<MatrixShape> kShapes = {
     {.rows = 4, .cols = 3}, {.rows = 3, .cols = 4}, {.rows = 1, .cols = 5}};
 
 // g = grad f + e with |e|* = z / (1 + z) |grad f|*. Then |g|* >= |grad f|* / (1 + z), so |e|* <= z |g|*, and
-// the mean is grad f because -e is as likely. The largest such e in every direction, or along the gradient,
-// where |e|* = z |g|* is reached whenever it points against it.
+// the mean of g is grad f because e and -e are equally likely. e has a random direction, or the gradient's, where
+// |e|* = z |g|* whenever it points against it.
 Noise any_direction(double zeta) {
   return [zeta](const at::Tensor& gradient, const Norm& norm, at::Generator& generator) {
     return gradient +

@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "gluon/theory/deterministic.h"
-#include "gluon/theory/lemma.h"
 #include "gluon/theory/stochastic.h"
 #include "tests/theory/known_problem.h"
+#include "tests/theory/momentum_sums.h"
 
 namespace gluon {
 namespace {
@@ -40,7 +40,7 @@ class EveryNormAndProblemWithNoise
     for (std::size_t i = 0; i < duals.size(); ++i) {
       theory::LayerConstants& layer = known.constants.layers[i];
       layer.noise_factor = noise_factor(known.norm_name, kShapes[i]);
-      // Where L1 = 0 leaves t open, a quarter of theorem 1's first radius.
+      // L1 = 0 allows every t: take a quarter of theorem 1's first radius.
       if (layer.l1 == 0) layer.t = theory::theorem1_radius(layer, duals[i]) / 4;
     }
   }
@@ -61,12 +61,12 @@ TEST_P(EveryNormAndProblemWithNoise, IterationsStayBelowTheorem3) {
   const theory::Guarantee guarantee = theory::theorem3(known.constants, sigma);
   std::vector<Descent> all = runs(guarantee);
   const double epsilon = all[0].measure(guarantee.weights) / 2, count = guarantee.iterations(epsilon);
-  // K is in the millions and more; that few steps do shows how loose the theorem's constants are.
-  const double patience = 2000;
-  ASSERT_GE(count, patience);
-  EXPECT_LE(iterations_until(all, epsilon, patience,
+  // K is in the millions; 2000 steps suffice because the theorem's constants are loose.
+  const double most = 2000;
+  ASSERT_GE(count, most);
+  EXPECT_LE(iterations_until(all, epsilon, most,
                              [&](const Descent& run) { return run.measure(guarantee.weights); }),
-            patience);
+            most);
 }
 
 TEST_P(EveryNormAndProblemWithNoise, BestIterateStaysBelowTheBound) {
@@ -97,7 +97,7 @@ TEST_P(EveryNormAndProblemWithNoise, SumsOfTheProofHold) {
       const theory::LayerConstants& layer = known.constants.layers[i];
       const double t = guarantee.weights[i];
       const theory::MomentumSums sums = theory::momentum_sums(t, k + 1);
-      right += 2 * layer.noise_factor * sigma * sums.noise + 2 * layer.l0 * sums.drift_needed +
+      right += 2 * layer.noise_factor * sigma * sums.noise + 2 * layer.l0 * sums.drift +
                layer.l0 / 2 * t * t * squares;
       for (const Descent& run : all) {
         left += (1 - 1.5 * layer.l1 * t) * theory::theorem3_radius(t, k) * run.duals()[i] / kSeeds;
@@ -114,8 +114,8 @@ INSTANTIATE_TEST_SUITE_P(Theorem3, EveryNormAndProblemWithNoise,
                          Combine(Values("max_entry", "euclidean", "scaled(sqrt(n/m),spectral(svd))"),
                                  Values("quadratic", "exponential", "cosh", "mixed"), Values(0.1, 1.0)));
 
-// Where the proof goes wrong for norms that are not Euclidean: noise in different entries is orthogonal, but
-// its dual norms add up. The factor repairs it.
+// The proof fails for norms that are not Euclidean: noise in different entries is orthogonal, but its dual
+// norms add up. The noise factor accounts for that.
 TEST(Theorem3, NoiseAddsUpWithItsFactor) {
   const MatrixShape shape{.rows = 4, .cols = 4};
   for (const std::string name : {"euclidean", "spectral(svd)", "max_entry"}) {

@@ -1,8 +1,8 @@
-// What was run: routing, config, machine and version.
+// The run itself: routing, config, machine and version.
 import type {Report, Run} from './data.ts';
 import {h, section} from './element.ts';
 
-// Kept when the section is made anew.
+// Which runs are unfolded; kept when the section is rebuilt.
 const opened = new Map<string, boolean>();
 
 function facts(run: Run): HTMLElement {
@@ -23,7 +23,7 @@ function facts(run: Run): HTMLElement {
 
 export function aboutSection(report: Report): HTMLElement | null {
   if (report.runs.length === 0) return null;
-  return section('about', 'What was run', 'Routing says which layers follow which rule.',
+  return section('about', 'About the runs', 'The routing lists the rule of each layer.',
     ...report.runs.map((run, i) => h('details', {open: opened.get(run.name) ?? i === 0, toggle: (event) => {
       opened.set(run.name, (event.target as HTMLDetailsElement).open);
     }}, h('summary', {}, run.name), facts(run),

@@ -22,7 +22,7 @@ function choices(run: Run): Choice[] {
       label: (layer: Layer) => `B.${layer.block}`})),
     ...blocks.map((block) => ({text: `block ${block}, all types`, layers: run.layers.filter((l) => l.block === block),
       label: (layer: Layer) => layer.type})),
-    ...(outside.length ? [{text: 'outside of the blocks', layers: outside, label: (layer: Layer) => layer.type}] : []),
+    ...(outside.length ? [{text: 'outside the blocks', layers: outside, label: (layer: Layer) => layer.type}] : []),
   ];
 }
 

@@ -21,10 +21,10 @@ export interface ChartOptions {
   height?: number;
 }
 
-// What tests read.
+// Read by tests.
 const drawn: Record<string, uPlot> = ((globalThis as Record<string, unknown>).gluonCharts = {}) as never;
 
-// Points whose x is known, sorted by it; on a log scale only what has a logarithm.
+// Points with a known x, sorted by it; on a log scale, values <= 0 are gaps.
 function points(series: Series, logY: boolean): [number[], Value[]] {
   const kept: [number, Value][] = [];
   series.x.forEach((x, i) => {
@@ -35,7 +35,7 @@ function points(series: Series, logY: boolean): [number[], Value[]] {
   return [kept.map((p) => p[0]), kept.map((p) => p[1])];
 }
 
-// The series have points of their own: at the pointer each shows its nearest one.
+// Each series has its own points: at the pointer it shows its nearest one.
 function nearest(chart: uPlot, series: number, at: number): number {
   const values = chart.data[series];
   for (let away = 0; away < values.length; ++away) {
@@ -71,7 +71,7 @@ function axis(label: string, scale: string, size: number): uPlot.Axis {
   };
 }
 
-// Charts in which the reader has chosen a part; newer data does not take it away.
+// Charts that the reader has zoomed; newer data keeps the zoom.
 const zoomed = new WeakSet<uPlot>();
 
 function showAll(chart: uPlot): void {
@@ -108,23 +108,23 @@ function keys(chart: uPlot, event: KeyboardEvent): boolean {
   }
 }
 
-// What is in a place, and what has to be the same for newer data to go into the same chart.
+// The chart of each place. Newer data of the same kind goes into the same chart.
 const placed = new WeakMap<HTMLElement, {chart: uPlot; frame: HTMLElement; kind: string; forget: () => void}>();
 
-/** Takes the chart out of `place`, if there is one. */
+/** Removes the chart of `place`, if there is one. */
 export function removeChart(place: HTMLElement): void {
   placed.get(place)?.forget();
   placed.delete(place);
   place.replaceChildren();
 }
 
-/** Draws `series` into `place`, over what was there; newer data of the same series leaves the zoom as it is. */
+/** Draws `series` into `place` and replaces what was there; newer data of the same series keeps the zoom. */
 export function drawChart(place: HTMLElement, series: Series[], options: ChartOptions): void {
   const logY = options.logY ?? false;
   const shown = series.filter((one) => one.x.some((x, i) => x !== null && one.y[i] !== null));
   if (shown.length === 0) {
     removeChart(place);
-    place.append(h('p', {class: 'empty'}, 'Nothing to show here.'));
+    place.append(h('p', {class: 'empty'}, 'No data.'));
     return;
   }
   const parts = shown.map((one) => points(one, logY));

@@ -1,4 +1,4 @@
-// The data of the page, as lab/report/report_json.cpp writes it. A number that is not known or not finite is null.
+// The data of the page, as lab/report/report_json.cpp writes it. A missing or non-finite number is null.
 
 export type Value = number | null;
 
@@ -22,7 +22,7 @@ export interface Layer {
   group: string;
   norm: string;
   dualMethod: string;
-  block: number; // -1: outside of the blocks
+  block: number; // -1: outside the blocks
   type: string;
   fit: Fit | null;
   unfitted: string;
@@ -48,7 +48,7 @@ interface StepCurve {
 }
 
 /** The median over the layers of a group at each sampled step. */
-export interface GroupCourse {
+export interface GroupHistory {
   group: string;
   alignment: StepCurve;
   used: StepCurve;
@@ -75,7 +75,7 @@ export interface Run {
   log: {loss: Curve; val: Curve; optimizer: Curve; radii: Record<string, Curve>};
   layers: Layer[];
   radii: GroupRadius[];
-  courses: GroupCourse[];
+  histories: GroupHistory[];
 }
 
 export interface Sweep {
@@ -91,7 +91,7 @@ export interface Report {
   sweeps: Sweep[];
 }
 
-/** What the page was made with; null on a live page, which asks for its data. */
+/** The data embedded in the page; null on a live page, which fetches its data. */
 export function readReport(): Report | null {
   return JSON.parse(document.getElementById('data')!.textContent!) as Report | null;
 }
@@ -101,14 +101,14 @@ export function measured(report: Report): Run[] {
   return report.runs.filter((run) => run.layers.length > 0);
 }
 
-/** L0 + L1 |g|* at each sample: what the fit says Lhat is. */
+/** The fit's estimate of Lhat at each sample, L0 + L1 |g|*. */
 export function fitted(layer: Layer): Value[] {
   const fit = layer.fit;
   if (!fit) return layer.gradient.map(() => null);
   return layer.gradient.map((g) => (g === null ? null : fit.L0 + fit.L1 * g));
 }
 
-/** "B.4 attn.c_q", or "24: B.4 attn.c_q" of a layer that is known by a number. */
+/** "B.4 attn.c_q", or "24: B.4 attn.c_q" for a layer named by a number. */
 export function title(layer: Layer): string {
   const place = layer.block < 0 ? layer.type : `B.${layer.block} ${layer.type}`;
   return /^\d+$/.test(layer.name) && place !== layer.name ? `${layer.name}: ${place}` : place;

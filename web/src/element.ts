@@ -27,7 +27,7 @@ export function select(label: string, options: [string, string][], changed: (val
   return h('label', {}, `${label} `, list);
 }
 
-/** One of several runs, by its number; none to choose, no drop-down. */
+/** A drop-down of runs; empty when there is only one. */
 export function selectRun(runs: {name: string}[], changed: (index: number) => void): HTMLElement[] {
   if (runs.length < 2) return [];
   return [select('run', runs.map((run, i) => [String(i), run.name]), (value) => changed(Number(value)))];
@@ -41,7 +41,7 @@ export function table(headings: string[], rows: Child[][]): HTMLElement {
       i === 0 ? h('th', {scope: 'row'}, cell) : h('td', {class: isText(cell) ? 'text' : ''}, cell)))))));
 }
 
-// Words stand left, numbers right.
+// Text is aligned left, numbers right.
 function isText(cell: Child): boolean {
   return typeof cell === 'string' && /^[^\d–-]/.test(cell);
 }

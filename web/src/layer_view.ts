@@ -1,4 +1,4 @@
-// One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, each run beside the others.
+// One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, for all runs side by side.
 import {drawChart, removeChart} from './chart.ts';
 import {fitted, title, type Layer, type Report, type Run} from './data.ts';
 import {h} from './element.ts';
@@ -19,7 +19,7 @@ function details(layer: Layer): string {
   return parts.filter(Boolean).join(' · ');
 }
 
-// The line as the fit has it, from the least to the greatest gradient.
+// The fitted line from the smallest to the largest gradient.
 function lineOver(layer: Layer): {x: number[]; y: number[]} {
   const gradients = layer.gradient.filter((g): g is number => g !== null);
   if (!layer.fit || gradients.length === 0) return {x: [], y: []};
@@ -47,7 +47,7 @@ export class LayerView {
   readonly dialog = h('dialog', {id: 'layer', 'aria-labelledby': 'layer-title'});
   private names: string[] = [];
 
-  /** `report` may be replaced by a newer one; an open dialog stands still. */
+  /** `report` may be replaced by a newer one; an open dialog keeps its data. */
   constructor(public report: Report) {
     this.dialog.addEventListener('click', (event) => {
       if (event.target === this.dialog) this.dialog.close();
@@ -55,7 +55,7 @@ export class LayerView {
     this.dialog.addEventListener('close', () => this.clear());
   }
 
-  /** Shows the layer; the buttons go through `names`, the order of the grid. */
+  /** Shows the layer; the buttons step through `names`, the order of the grid. */
   open(name: string, names: string[]): void {
     this.names = names;
     this.clear();
@@ -72,8 +72,8 @@ export class LayerView {
     }, text);
     const panels = h('div', {class: 'panels'});
     this.dialog.append(
-      h('header', {}, h('h2', {id: 'layer-title'}, full), step(-1, '←', 'Layer before'),
-        step(1, '→', 'Layer after'),
+      h('header', {}, h('h2', {id: 'layer-title'}, full), step(-1, '←', 'Previous layer'),
+        step(1, '→', 'Next layer'),
         h('button', {type: 'button', 'aria-label': 'Close', click: () => this.dialog.close()}, '✕')),
       panels);
     if (!this.dialog.open) this.dialog.showModal();

@@ -1,4 +1,4 @@
-// All layers at a glance: a grid of small multiples to filter and sort.
+// All layers: a grid of small charts to filter and sort.
 import {measured, title, type Layer, type Report} from './data.ts';
 import {h, section, select, selectRun} from './element.ts';
 import {number, percent} from './format.ts';
@@ -8,7 +8,7 @@ import {smallMultiple} from './small_multiple.ts';
 
 type Order = 'network' | 'L1' | 'mseRel' | 'violations' | 'name';
 
-const kOrders: [Order, string][] = [['network', 'place in the network'], ['L1', 'L1, largest first'],
+const kOrders: [Order, string][] = [['network', 'position in the network'], ['L1', 'L1, largest first'],
   ['mseRel', 'relative MSE, largest first'], ['violations', 'samples above the line, most first'], ['name', 'name']];
 
 const collator = new Intl.Collator('en', {numeric: true});
@@ -56,7 +56,7 @@ export function layersSection(first: Report): Section | null {
     const list = sorted(layers, order).filter((layer) =>
       `${layer.name} ${title(layer)} ${layer.group}`.toLowerCase().includes(wanted));
     grid.replaceChildren(...list.map((layer) => {
-      // The order of the neighbours is asked for at the click: it changes with filter and sort.
+      // shownNames is read at the click: filter and sort change it.
       if (!cards.has(layer)) cards.set(layer, card(layer, () => view.open(layer.name, shownNames)));
       return cards.get(layer)!;
     }));
@@ -75,8 +75,8 @@ export function layersSection(first: Report): Section | null {
     h('label', {}, 'filter ', search),
     select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count);
   draw();
-  const about = 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each from 0 to its greatest value. ' +
-    'Open a layer for values; with several runs, it shows them side by side.';
+  const about = 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each scaled from 0 to its maximum. ' +
+    'Open a layer to see its values, with several runs side by side.';
   const element = section('layers', 'Layers', about, controls, grid, view.dialog);
   return {element, update: (report) => {
     runs = measured(report);

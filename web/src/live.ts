@@ -1,9 +1,9 @@
-// A live page, as gluon watch serves it: asks for data again and again.
+// The live page of gluon watch: fetches its data every second.
 
 const kPause = 1000; // milliseconds
 
-/** Calls `show` with each new report and `say` with how things stand, for ever. */
-export async function follow<Report>(show: (report: Report) => void, say: (words: string) => void): Promise<never> {
+/** Calls `show` with each new report and `setStatus` with the state of the connection. Never returns. */
+export async function follow<Report>(show: (report: Report) => void, setStatus: (text: string) => void): Promise<never> {
   let tag = '';
   for (;;) {
     try {
@@ -14,10 +14,10 @@ export async function follow<Report>(show: (report: Report) => void, say: (words
           show(await answer.json() as Report);
           tag = answer.headers.get('ETag') ?? '';
         }
-        say(answer.status === 200 || answer.status === 304 ? 'live' : await answer.text());
+        setStatus(answer.status === 200 || answer.status === 304 ? 'live' : await answer.text());
       }
     } catch {
-      say('not live: gluon watch does not answer');
+      setStatus('not live: gluon watch does not answer');
     }
     await new Promise((resume) => setTimeout(resume, kPause));
   }

@@ -19,7 +19,7 @@ function lastOf<T>(values: T[]): T | null {
   return values.length ? values[values.length - 1] : null;
 }
 
-function knows(curve: Curve, axis: Axis): boolean {
+function hasAxis(curve: Curve, axis: Axis): boolean {
   return curve[axis].some((x) => x !== null && x > 0);
 }
 
@@ -49,10 +49,10 @@ export function lossSection(first: Report): Section | null {
       const stroke = runColor(report.runs.indexOf(run));
       if (!shown.has(run.name)) continue;
       const {loss, val} = run.log;
-      if (loss.value.some((value) => value !== null) && knows(loss, axis)) {
+      if (loss.value.some((value) => value !== null) && hasAxis(loss, axis)) {
         series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, color: stroke, style: 'faint'});
       }
-      if (val.value.length && knows(val, axis)) {
+      if (val.value.length && hasAxis(val, axis)) {
         series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, color: stroke});
       }
     }
@@ -70,14 +70,14 @@ export function lossSection(first: Report): Section | null {
     swatch.style.background = runColor(report.runs.indexOf(run));
     return h('label', {}, box, swatch, run.name);
   });
-  const axes = kAxes.filter(([key]) => runs.some((run) => knows(run.log.loss, key)));
+  const axes = kAxes.filter(([key]) => runs.some((run) => hasAxis(run.log.loss, key)));
   const controls = h('div', {class: 'controls'},
     select('over', axes, (value) => { axis = value as Axis; draw(); }),
     select('scale', [['linear', 'linear'], ['log', 'log']], (value) => { logY = value === 'log'; draw(); }),
     ...(runs.length > 1 ? picks : []));
   queueMicrotask(draw);
-  const element = section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to see ' +
-    'everything again.', controls, place, numbers);
+  const element = section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to ' +
+    'reset.', controls, place, numbers);
   return {element, update: (newer) => {
     report = newer;
     draw();

@@ -1,8 +1,8 @@
-// The page: its sections in order, those without data left out.
+// The page: its sections in order, without those that have no data.
 import {aboutSection} from './about.ts';
 import {blocksSection} from './blocks.ts';
 import {removeChart} from './chart.ts';
-import {courseSection} from './course.ts';
+import {historySection} from './history.ts';
 import {readReport, type Report} from './data.ts';
 import {h} from './element.ts';
 import {layersSection} from './layers.ts';
@@ -10,12 +10,12 @@ import {follow} from './live.ts';
 import {lossSection} from './loss.ts';
 import {normsSection} from './norms.ts';
 import {radiiSection} from './radii.ts';
-import {remade, type Section, type SectionMaker} from './section.ts';
+import {rebuilt, type Section, type SectionMaker} from './section.ts';
 import {sweepSection} from './sweep.ts';
 import {themeButton} from './theme.ts';
 
-const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, remade(normsSection), remade(radiiSection),
-  courseSection, remade(sweepSection), remade(aboutSection)];
+const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, rebuilt(normsSection), rebuilt(radiiSection),
+  historySection, rebuilt(sweepSection), rebuilt(aboutSection)];
 
 const heading = h('h1');
 const nav = h('nav', {'aria-label': 'Sections'});
@@ -26,10 +26,10 @@ const footer = h('footer');
 let sections: Section[] = [];
 let shape = '';
 
-// What sections are there and what can be chosen in them depends on nothing else.
+// The sections and their controls depend on these parts of a report only.
 function shapeOf({runs, sweeps}: Report): string {
   return JSON.stringify([runs.map((run) => [run.name, run.log.loss.step.length > 0, run.log.val.step.length > 0,
-    run.layers.map((layer) => layer.name), run.radii.length, run.courses.length]), sweeps.length]);
+    run.layers.map((layer) => layer.name), run.radii.length, run.histories.length]), sweeps.length]);
 }
 
 function build(report: Report): void {
@@ -43,7 +43,7 @@ function build(report: Report): void {
     h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
   const fit = `Fits: lambda ${report.fit.lambda}${report.fit.l0Zero ? ', L0 = 0' : ''}` +
     `${report.fit.skipFirst ? `, without the first ${report.fit.skipFirst} samples` : ''}`;
-  footer.textContent = `Made by gluon ${report.version}. ${fit}.`;
+  footer.textContent = `Written by gluon ${report.version}. ${fit}.`;
 }
 
 function show(report: Report): void {

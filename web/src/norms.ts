@@ -1,4 +1,4 @@
-// Specialised against Euclidean norms: the fits of several runs side by side.
+// The fits of several runs side by side, to compare specialised with Euclidean norms.
 import {measured, type Report} from './data.ts';
 import {section, table} from './element.ts';
 import {median, number} from './format.ts';
@@ -18,7 +18,7 @@ export function normsSection(report: Report): HTMLElement | null {
       number(median(fits.map((fit) => fit.mseRel)), 3)]];
   }));
   const about = 'How well L0 + L1 |g|* explains Lhat in each run: medians over the layers of a group. Record one run ' +
-    'with --smoothness-geometry normalized_descent for Euclidean norms. A layer opened above shows its charts of all runs.';
+    'with --smoothness-geometry normalized_descent for Euclidean norms. Open a layer above to see its charts of all runs.';
   return section('norms', 'Norms side by side', about,
     table(['group', 'run', 'norm', 'estimator', 'L0', 'L1', 'relative MSE'], rows));
 }

@@ -21,8 +21,8 @@ export function radiiSection(report: Report): HTMLElement | null {
     number(radius.predicted), number(radius.used), bar(radius), String(radius.layers), number(radius.L0),
     number(radius.L1), number(radius.gradient)]));
   const notes = runs.flatMap((run) => run.notes.map((note) => (several ? `${run.name}: ${note}` : note)));
-  const about = 'Theorem 1 would move a group by |g|* / (L0 + L1 |g|*), the median over its layers. The mark is ' +
-    'predicted / used: in the middle both are equal, at the ends they differ by a factor of 10.';
+  const about = 'Predicted: |g|* / (L0 + L1 |g|*), the radius of theorem 1, as the median over the layers of a group. The mark ' +
+    'shows predicted / used: both are equal in the middle and differ by a factor of 10 at the ends.';
   return section('radii', 'Predicted against used radii', about,
     table([...(several ? ['run'] : []), 'group', 'predicted', 'used', 'ratio', 'layers', 'L0', 'L1', '|g|*'], rows),
     ...notes.map((note) => h('p', {class: 'note'}, note)));

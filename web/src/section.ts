@@ -1,4 +1,4 @@
-// A section of the page: built once, so that what the reader has chosen stays, and drawn again when newer data comes.
+// A section of the page: built once, so that the reader's choices stay, and redrawn with newer data.
 import type {Report} from './data.ts';
 
 export interface Section {
@@ -9,8 +9,8 @@ export interface Section {
 /** Makes a section, or nothing when the report has no data for it. */
 export type SectionMaker = (report: Report) => Section | null;
 
-/** A section without controls: made anew for every report. */
-export function remade(make: (report: Report) => HTMLElement | null): SectionMaker {
+/** A section without controls, rebuilt for every report. */
+export function rebuilt(make: (report: Report) => HTMLElement | null): SectionMaker {
   return (first) => {
     const made = make(first);
     if (!made) return null;

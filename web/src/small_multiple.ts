@@ -1,4 +1,4 @@
-// A chart the size of a stamp: Lhat and L0 + L1 |g|* of one layer, as SVG, so that a page may hold hundreds.
+// A small chart of Lhat and L0 + L1 |g|* of one layer, as SVG: fast enough for hundreds on a page.
 import {fitted, type Layer, type Value} from './data.ts';
 
 const kWidth = 200;

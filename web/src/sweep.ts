@@ -7,7 +7,7 @@ function distinct(values: number[]): number[] {
   return [...new Set(values)].sort((a, b) => a - b);
 }
 
-// From the best (strong) to the worst (pale); ranks, because one bad cell would make all others look alike.
+// From the best (strong) to the worst (pale). By rank: on a linear scale one bad cell would make all others look alike.
 function shade(value: Value, ranked: number[]): string {
   if (value === null) return 'transparent';
   const share = ranked.length > 1 ? ranked.indexOf(value) / (ranked.length - 1) : 0;
@@ -44,6 +44,6 @@ function heatmap(sweep: Sweep): HTMLElement {
 
 export function sweepSection(report: Report): HTMLElement | null {
   if (report.sweeps.length === 0) return null;
-  return section('sweep', 'Sweeps', 'The stronger the colour, the lower the loss; the best cell has a frame.',
+  return section('sweep', 'Sweeps', 'A stronger colour is a lower loss; the best cell has a frame.',
     ...report.sweeps.map(heatmap));
 }

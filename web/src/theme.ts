@@ -1,9 +1,9 @@
-// Dark or light: the system's choice, until the button says otherwise. Paper is always light.
+// Dark or light: the system's setting until the button is pressed. Printing is always light.
 import {h} from './element.ts';
 
 const watchers = new Set<() => void>();
 
-/** Called when colours have changed; what is drawn on a canvas has to be drawn again. */
+/** Calls `watcher` when the colours have changed: canvases must be redrawn. */
 export function onThemeChange(watcher: () => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -39,7 +39,7 @@ export function themeButton(): HTMLElement {
   }, '◐');
 }
 
-// Told apart by people with colour-blindness, and readable on dark and light (after Okabe and Ito).
+// Distinct for colour-blind readers, and readable on dark and light (after Okabe and Ito).
 const kRunColors = ['#0a7fc4', '#e07b00', '#0f9f74', '#c85fa0', '#8a6fd1', '#b39100', '#d0493a', '#3fa7b8'];
 
 export function runColor(index: number): string {

@@ -1,4 +1,4 @@
-// What the browser tests share: runs to show, a page of its own for each test, and the count of what passed.
+// Shared by the browser tests: sample runs, one page per test, and the count of passed tests.
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
@@ -50,17 +50,17 @@ export function makePage(name, ...runs) {
   return `file://${page}`;
 }
 
-const kPatience = 120000; // milliseconds: a busy machine is no failure
-const browser = await chromium.launch({executablePath, timeout: kPatience, args: ['--no-sandbox', '--disable-gpu',
+const kTimeout = 120000; // milliseconds; long, because the machine may be busy
+const browser = await chromium.launch({executablePath, timeout: kTimeout, args: ['--no-sandbox', '--disable-gpu',
   '--disable-background-networking', '--disable-component-update', '--disable-sync']});
 let passed = 0;
 let failed = 0;
 
-/** Each test has a page of its own; errors, warnings and requests to anyone else on it are failures. */
+/** Each test has its own page; console messages, errors and requests to other servers are failures. */
 export async function test(name, address, run, view = {width: 1440, height: 900}) {
   const complaints = [];
   const page = await browser.newPage({viewport: view});
-  page.setDefaultTimeout(kPatience);
+  page.setDefaultTimeout(kTimeout);
   page.on('console', (message) => complaints.push(message.text()));
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('request', (request) => {
@@ -90,7 +90,7 @@ export const xRange = (page, chart) => page.evaluate((id) => {
   return [min, max];
 }, chart);
 
-/** Runs the tests and ends the process with 1 when one has failed. */
+/** Runs the tests; the exit status is 1 when one has failed. */
 export async function main(tests) {
   try {
     await tests();

@@ -7,16 +7,16 @@ import {appendFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {columns, logLine, main, program, test, writeRun, xRange} from './harness.mjs';
 
-/** The server and its address, once it has said it. */
+/** Starts the server and returns it with its address. */
 async function watch(run) {
   const server = spawn(program, ['watch', run, '--port', '0'], {stdio: ['ignore', 'pipe', 'inherit']});
-  let said = '';
+  let output = '';
   for await (const bytes of server.stdout) {
-    said += bytes;
-    const address = /http:\S+/.exec(said);
+    output += bytes;
+    const address = /http:\S+/.exec(output);
     if (address) return {server, address: address[0]};
   }
-  throw new Error(`gluon watch ended: ${said}`);
+  throw new Error(`gluon watch ended: ${output}`);
 }
 
 main(async () => {
@@ -26,7 +26,7 @@ main(async () => {
   const losses = (page, steps) =>
     page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
   try {
-    await test('a page grows with its run and keeps what was chosen', address, async (page, _, complaints) => {
+    await test('a page grows with its run and keeps zoom and filter', address, async (page, _, complaints) => {
       await losses(page, 20);
       assert.equal(await page.locator('#live').innerText(), 'live');
       await page.fill('#filter', 't3');
@@ -43,13 +43,13 @@ main(async () => {
       assert.deepEqual(await xRange(page, 'loss'), [1, 25]);
       assert.deepEqual(await xRange(page, 'blocks'), zoomed);
       assert.equal(await page.locator('.card').count(), 2);
-      assert.ok(await chart.evaluate((element) => element.isConnected), 'the chart was made anew');
+      assert.ok(await chart.evaluate((element) => element.isConnected), 'the chart was rebuilt');
       assert.deepEqual(complaints, []);
 
       server.kill('SIGTERM');
       assert.equal(await ended, 0);
       await page.getByText('gluon watch does not answer').waitFor();
-      complaints.length = 0; // the browser tells of the connection that was refused
+      complaints.length = 0; // the browser reports the refused connection
     });
   } finally {
     server.kill('SIGKILL');

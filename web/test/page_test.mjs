@@ -1,6 +1,6 @@
 // The page in headless Chromium: node page_test.mjs PROGRAM CHROMIUM [SHARED_DATA]
 //
-// Makes pages from runs it writes itself, reads what the charts show and compares with the files.
+// Writes runs, makes pages of them and compares the data of the charts with the files.
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
@@ -64,7 +64,7 @@ main(async () => {
     near(used, count(20, () => 0.1));
     near(predicted, count(20, () => (1 / 4 + 1 / 5) / 2)); // the median of 1 / L1
   });
-  await test('predicted against used radii', small, async (page) => {
+  await test('predicted and used radii', small, async (page) => {
     assert.match(await page.locator('#radii tbody').innerText(), /^hidden\s+0\.225\s+0\.1\s+2\.25\s+8\s/);
   });
   await test('filter and sort', small, async (page) => {
@@ -104,12 +104,12 @@ main(async () => {
     await page.click('#theme');
     assert.notEqual(await ground(), before);
   });
-  await test('on paper there is nothing to press', small, async (page) => {
+  await test('printing hides the controls', small, async (page) => {
     await page.emulateMedia({media: 'print'});
     assert.equal(await page.locator('nav, #theme, .controls').filter({visible: true}).count(), 0);
     assert.equal(await page.locator('.card').filter({visible: true}).count(), 8);
   });
-  await test('nothing sticks out of a narrow window', small, async (page) => {
+  await test('a narrow window has no horizontal scrolling', small, async (page) => {
     assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
   }, {width: 390, height: 800});
 
@@ -122,7 +122,7 @@ main(async () => {
     assert.equal(await page.locator('dialog [data-chart]').count(), 4);
   });
 
-  // Timing decides nothing on a busy machine: the goal of 3 seconds is printed, and only ten times that fails.
+  // The goal is 3 seconds; on a busy machine only ten times that is a failure.
   const large = join(folder, 'large.csv');
   writeSamples(large, 500, 200);
   await test('500 layers x 200 samples', makePage('large', large), async (page, ms) => {
@@ -135,7 +135,7 @@ main(async () => {
 
   const paper = sharedData ? join(sharedData, 'paper-logs/nanogpt-unscion.txt') : '';
   if (!existsSync(paper)) {
-    console.log("left out: the paper's log, which is not there");
+    console.log("skipped: the paper's log does not exist");
     return;
   }
   const fits = JSON.parse(execFileSync(program, ['fit', paper, '--json'], {encoding: 'utf8'}));

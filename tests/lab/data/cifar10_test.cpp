@@ -14,7 +14,7 @@
 namespace gluon::lab {
 namespace {
 
-/// `count` images; label = number % 10, pixel (c, y, x) of image n = a hash, so that every image is another.
+/// `count` images with label = number % 10 and distinct pixels.
 std::string batch_bytes(int64_t count, int64_t first) {
   std::string bytes;
   for (int64_t n = first; n < first + count; ++n) {
@@ -38,7 +38,7 @@ struct TinyCifar {
   }
 };
 
-at::Tensor by_definition(int64_t image) {
+at::Tensor expected_image(int64_t image) {
   const std::string bytes = batch_bytes(1, image);
   const at::Tensor pixels =
       at::tensor(std::vector<double>(bytes.size() - 1, 0.0)).reshape({3, 32, 32}).to(at::kDouble);
@@ -58,7 +58,7 @@ TEST(Cifar10, ReadsAndNormalises) {
   EXPECT_EQ(data.tokens_per_example(), 1);
   const at::Tensor images = data.train_images();
   ASSERT_EQ(images.sizes(), (at::IntArrayRef{35, 3, 32, 32}));
-  for (int64_t i = 0; i < 35; ++i) EXPECT_TRUE(images[i].allclose(by_definition(i), 1e-5, 1e-5)) << i;
+  for (int64_t i = 0; i < 35; ++i) EXPECT_TRUE(images[i].allclose(expected_image(i), 1e-5, 1e-5)) << i;
   EXPECT_TRUE(data.train_images(9).equal(images.slice(0, 0, 9)));
   EXPECT_EQ(data.describe(),
             "CIFAR-10 from " + tiny.folder.path().string() + ": 35 training images; 12 test images");
@@ -66,11 +66,11 @@ TEST(Cifar10, ReadsAndNormalises) {
   const auto batches = data.validation(5);
   ASSERT_EQ(batches.size(), 3U);
   EXPECT_EQ(batches[2].inputs.sizes(), (at::IntArrayRef{2, 3, 32, 32}));
-  EXPECT_TRUE(batches[1].inputs[0].allclose(by_definition(105), 1e-5, 1e-5));
+  EXPECT_TRUE(batches[1].inputs[0].allclose(expected_image(105), 1e-5, 1e-5));
   EXPECT_TRUE(batches[1].targets.equal(at::tensor({5, 6, 7, 8, 9}, at::kLong)));
 }
 
-TEST(Cifar10, EveryImageComesOncePerEpoch) {
+TEST(Cifar10, EachImageOncePerEpoch) {
   const TinyCifar tiny;
   const Cifar10 data(tiny.folder.path(), {.seed = 5});
   const at::Tensor images = data.train_images();
@@ -91,7 +91,7 @@ TEST(Cifar10, EveryImageComesOncePerEpoch) {
   EXPECT_NE(first, second);
 }
 
-TEST(Cifar10, TheWholeSetIsOneBatchInFileOrder) {
+TEST(Cifar10, FullBatchIsInFileOrder) {
   const TinyCifar tiny;
   const Cifar10 data(tiny.folder.path(), {.seed = 5});
   for (const int64_t index : {0, 1, 50}) {
@@ -142,7 +142,7 @@ TEST(Cifar10, TranslatesWithReflectionAtTheEdge) {
   for (const auto& [shift, count] : shifts) EXPECT_GT(count, 7);
 }
 
-TEST(Cifar10, ABatchDependsOnlyOnSeedAndIndex) {
+TEST(Cifar10, BatchDependsOnSeedAndIndexOnly) {
   const TinyCifar tiny;
   const CifarOptions options{.seed = 2, .flip = true, .translate = 2};
   const Cifar10 data(tiny.folder.path(), options);
@@ -155,35 +155,35 @@ TEST(Cifar10, ABatchDependsOnlyOnSeedAndIndex) {
   EXPECT_FALSE(batch.inputs.equal(other.train_batch(9, 6).inputs));
 }
 
-TEST(Cifar10, TakesTheFirstImages) {
+TEST(Cifar10, LimitsTheNumberOfImages) {
   const TinyCifar tiny;
-  // The files after the third are not needed.
+  // The files after the third are not read.
   std::filesystem::remove(tiny.folder.path() / "data_batch_4.bin");
   const Cifar10 data(tiny.folder.path(), {.train_images = 16, .test_images = 10});
   EXPECT_EQ(data.train_examples(), 16);
   EXPECT_EQ(data.validation(100).front().targets.size(0), 10);
   EXPECT_NEAR(data.unigram_entropy(), std::log(10.0), 1e-12);
-  EXPECT_TRUE(data.train_images()[15].allclose(by_definition(15), 1e-5, 1e-5));
+  EXPECT_TRUE(data.train_images()[15].allclose(expected_image(15), 1e-5, 1e-5));
 }
 
-TEST(Cifar10, NamesWhatIsWrong) {
+TEST(Cifar10, BadInput) {
   TinyCifar tiny;
   const auto& path = tiny.folder.path();
   const auto load = [&](const CifarOptions& options = {}) { Cifar10(path, options); };
-  EXPECT_INPUT_ERROR(load({.train_images = 36}), "holds 35 training images, asked for 36");
-  EXPECT_INPUT_ERROR(load({.test_images = 13}), "holds 12 test images, asked for 13");
+  EXPECT_INPUT_ERROR(load({.train_images = 36}), "holds 35 training images, requested 36");
+  EXPECT_INPUT_ERROR(load({.test_images = 13}), "holds 12 test images, requested 13");
   EXPECT_INPUT_ERROR(load({.train_images = -1}), "must be >= 1, or 0 for all, got -1 for training");
   EXPECT_INPUT_ERROR(load({.translate = 32}), "translate must be 0..31 pixels, got 32");
-  EXPECT_INPUT_ERROR(Cifar10(path / "none", {}), "none' is no folder");
+  EXPECT_INPUT_ERROR(Cifar10(path / "none", {}), "none' is not a folder");
   const Cifar10 data(path, {});
   EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");
   EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
-  EXPECT_INPUT_ERROR(data.train_images(36), "expected at most 35 training images, asked for 36");
+  EXPECT_INPUT_ERROR(data.train_images(36), "expected at most 35 training images, requested 36");
 
   tiny.folder.write("data_batch_2.bin", "");
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin' is empty");
   tiny.folder.write("data_batch_2.bin", batch_bytes(7, 0).substr(1));
-  EXPECT_INPUT_ERROR(load(), "is truncated or foreign: 21510 bytes are no whole number of images of 3073");
+  EXPECT_INPUT_ERROR(load(), "is truncated or has another format: 21510 bytes is not a multiple of 3073");
   std::string labels = batch_bytes(7, 0);
   labels[3073 * 4] = 10;
   tiny.folder.write("data_batch_2.bin", labels);
@@ -195,7 +195,7 @@ TEST(Cifar10, NamesWhatIsWrong) {
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin.xz' is truncated");
 }
 
-TEST(Cifar10, ReadsTheRealImages) {
+TEST(Cifar10, ReadsRealImages) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "cifar10");
   const Cifar10 data(folder, {.train_images = 10000});
   EXPECT_EQ(data.train_examples(), 10000);

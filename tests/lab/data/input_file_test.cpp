@@ -17,7 +17,7 @@ std::string some_bytes(std::size_t count) {
   return bytes;
 }
 
-TEST(ReadFile, GivesTheBytesPlainAndPacked) {
+TEST(ReadFile, ReadsPlainAndXzFiles) {
   const TemporaryFolder folder;
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{65536}, std::size_t{300000}}) {
     const std::string bytes = some_bytes(size);
@@ -26,12 +26,12 @@ TEST(ReadFile, GivesTheBytesPlainAndPacked) {
   }
 }
 
-TEST(ReadFile, JoinsSeveralXzStreams) {
+TEST(ReadFile, ReadsSeveralXzStreams) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_file(folder.write("two.xz", packed("first ") + packed("second"))), "first second");
 }
 
-TEST(ReadFile, NamesWhatIsWrongWithAnXzFile) {
+TEST(ReadFile, BadXzFiles) {
   const TemporaryFolder folder;
   const std::string good = packed(some_bytes(100000));
   EXPECT_INPUT_ERROR(read_file(folder.write("cut.xz", good.substr(0, good.size() / 2))),
@@ -45,13 +45,13 @@ TEST(ReadFile, NamesWhatIsWrongWithAnXzFile) {
                      "broken.xz' is corrupt: its xz data does not unpack");
 }
 
-TEST(ReadFile, NamesWhatCannotBeRead) {
+TEST(ReadFile, UnreadableFiles) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(read_file(folder.path() / "none.txt"), "none.txt': No such file or directory");
   EXPECT_INPUT_ERROR(read_file(folder.path()), "it is a folder, expected a file");
 }
 
-TEST(MappedFile, MovesAndHoldsTheBytes) {
+TEST(MappedFile, MoveKeepsTheBytes) {
   const TemporaryFolder folder;
   MappedFile first(folder.write("a", "alpha"));
   MappedFile second(std::move(first));
@@ -62,7 +62,7 @@ TEST(MappedFile, MovesAndHoldsTheBytes) {
   EXPECT_EQ(third.bytes(), "alpha");
 }
 
-TEST(Expand, TakesFilesFoldersAndPatterns) {
+TEST(Expand, FilesFoldersAndPatterns) {
   const TemporaryFolder folder;
   const auto b = folder.write("b.bin", "b");
   const auto a = folder.write("a.bin", "a");
@@ -75,16 +75,16 @@ TEST(Expand, TakesFilesFoldersAndPatterns) {
   EXPECT_EQ(expand(folder.path().string()), (Paths{a, b, text, odd}));
   EXPECT_EQ(expand((folder.path() / "*.bin").string()), (Paths{a, b}));
   EXPECT_EQ(expand((folder.path() / "[bc].*").string()), (Paths{b, text}));
-  // A file that exists wins over the pattern its name would be.
+  // A file that exists is not treated as a pattern.
   EXPECT_EQ(expand(odd.string()), Paths{odd});
 }
 
-TEST(Expand, NamesThePatternThatFindsNothing) {
+TEST(Expand, NoMatchIsAnError) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(expand((folder.path() / "*.bin").string()), "/*.bin'");
   EXPECT_INPUT_ERROR(expand("no/such/file.txt"), "no file matches 'no/such/file.txt'");
   EXPECT_INPUT_ERROR(expand(""), "no file matches ''");
-  EXPECT_INPUT_ERROR(expand(folder.path().string()), "' holds no files");
+  EXPECT_INPUT_ERROR(expand(folder.path().string()), "' contains no files");
 }
 
 }  // namespace

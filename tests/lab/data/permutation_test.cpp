@@ -40,17 +40,17 @@ TEST(Permutation, KeysGiveDifferentOrders) {
     fixed += permuted(i, count, 1) == i;
     equal += permuted(i, count, 1) == permuted(i, count, 2);
   }
-  // A random order keeps one place on average; 12 has probability below 1e-9.
+  // A random order has one fixed point on average; 12 have probability below 1e-9.
   EXPECT_LT(fixed, 12);
   EXPECT_LT(equal, 12);
 }
 
-TEST(Permutation, SpreadsEveryPlaceEvenlyOverTheKeys) {
+TEST(Permutation, ImagesAreUniformOverKeys) {
   constexpr int64_t kCount = 10;
   constexpr int kKeys = 10000;
-  for (int64_t place = 0; place < kCount; ++place) {
+  for (int64_t index = 0; index < kCount; ++index) {
     std::vector<int> hits(kCount);
-    for (int key = 0; key < kKeys; ++key) ++hits[permuted(place, kCount, mixed_bits(5, 1, key))];
+    for (int key = 0; key < kKeys; ++key) ++hits[permuted(index, kCount, mixed_bits(5, 1, key))];
     for (const int count : hits) EXPECT_NEAR(count, kKeys / kCount, 6 * std::sqrt(kKeys / kCount));
   }
 }
@@ -68,15 +68,15 @@ TEST(Permutation, MixedBitsDependOnEveryArgument) {
   EXPECT_NEAR(ones / 64000, 0.5, 0.01);
 }
 
-// The order of the data is part of what a checkpoint relies on: it must not change between versions.
-TEST(Permutation, StaysTheSame) {
+// Checkpoints rely on the order of the data.
+TEST(Permutation, DoesNotChangeBetweenVersions) {
   EXPECT_EQ(mixed_bits(1, 2, 3), 9613205829653846581U);
   std::vector<int64_t> order;
   for (int64_t i = 0; i < 8; ++i) order.push_back(permuted(i, 8, 42));
   EXPECT_EQ(order, (std::vector<int64_t>{3, 1, 6, 4, 2, 0, 7, 5}));
 }
 
-TEST(Permutation, RejectsPlacesOutside) {
+TEST(Permutation, RejectsIndicesOutOfRange) {
   EXPECT_INPUT_ERROR(permuted(5, 5, 0), "permuted: expected 0 <= index < 5, got 5");
   EXPECT_INPUT_ERROR(permuted(-1, 5, 0), "permuted: expected 0 <= index < 5, got -1");
   EXPECT_INPUT_ERROR(permuted(0, 0, 0), "permuted: expected 0 <= index < 0, got 0");

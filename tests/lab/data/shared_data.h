@@ -1,4 +1,4 @@
-// Where the larger data may lie, outside of the repository.
+// Large test data outside the repository.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace gluon::lab {
 
-/// A file or folder of the large data kept outside of the repository; empty when it is not there.
+/// The path of a file or folder of the large data; empty when it does not exist.
 inline std::filesystem::path shared_data(const std::string& name) {
 #ifdef GLUON_SHARED_DATA
   const std::filesystem::path path = std::filesystem::path(GLUON_SHARED_DATA) / name;

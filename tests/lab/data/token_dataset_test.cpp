@@ -29,12 +29,12 @@ std::string counting_text(int64_t count) {
 
 TokenOptions small(int64_t context) { return {.context = context, .seed = 3}; }
 
-TEST(TokenDataset, EveryWindowComesOncePerEpoch) {
-  // 203 tokens at context 2: 101 windows, 10 of them for validation. Token = place, so a window's first token says
-  // which one it is. Batches of 4 do not divide the epoch of 91.
+TEST(TokenDataset, EachWindowOncePerEpoch) {
+  // 203 tokens at context 2: 101 windows, 10 of them for validation. Each token is its position, so the first token
+  // identifies a window. Batches of 4 do not divide the epoch of 91.
   const TokenDataset data = TokenDataset::from_text(counting_text(203), "memory", small(2));
   EXPECT_EQ(data.train_examples(), 91);
-  EXPECT_EQ(data.validation_examples(), 10);
+  EXPECT_EQ(data.validation(1).size(), 10U);
   std::vector<int64_t> drawn;
   for (int64_t batch = 0; batch < 91; ++batch) {
     const Batch b = data.train_batch(batch, 4);
@@ -54,7 +54,7 @@ TEST(TokenDataset, EveryWindowComesOncePerEpoch) {
   EXPECT_NE(epochs[1], epochs[2]);
 }
 
-TEST(TokenDataset, ABatchDependsOnlyOnSeedAndIndex) {
+TEST(TokenDataset, BatchDependsOnSeedAndIndexOnly) {
   const TokenDataset data = TokenDataset::from_text(counting_text(200), "memory", small(4));
   const TokenDataset again = TokenDataset::from_text(counting_text(200), "memory", small(4));
   const TokenDataset other = TokenDataset::from_text(counting_text(200), "memory", {.context = 4, .seed = 4});
@@ -63,7 +63,7 @@ TEST(TokenDataset, ABatchDependsOnlyOnSeedAndIndex) {
   EXPECT_TRUE(seventh.inputs.equal(data.train_batch(7, 5).inputs));
   EXPECT_TRUE(seventh.inputs.equal(again.train_batch(7, 5).inputs));
   EXPECT_FALSE(seventh.inputs.equal(other.train_batch(7, 5).inputs));
-  // Twice the size is two batches one after another.
+  // A batch of twice the size is two consecutive batches.
   const at::Tensor pair = at::cat({data.train_batch(6, 5).inputs, seventh.inputs});
   EXPECT_TRUE(pair.equal(data.train_batch(3, 10).inputs));
 }
@@ -84,12 +84,13 @@ TEST(TokenDataset, TrainingAndValidationShareNoTarget) {
   EXPECT_EQ(seen.size(), 249U);
 }
 
-TEST(TokenDataset, ShareAndNumberLimitTheValidation) {
+TEST(TokenDataset, ValidationSize) {
   const std::string text(1001, 'a');
   const auto windows = [&](double share, int64_t most) {
     return TokenDataset::from_text(text, "memory",
                                    {.context = 1, .validation_share = share, .validation_windows = most})
-        .validation_examples();
+        .validation(1)
+        .size();
   };
   EXPECT_EQ(windows(0.1, 64), 64);
   EXPECT_EQ(windows(0.1, 1000), 100);
@@ -97,7 +98,7 @@ TEST(TokenDataset, ShareAndNumberLimitTheValidation) {
   EXPECT_EQ(windows(0.9999999, 2000), 999);
 }
 
-TEST(TokenDataset, WindowsRunOverSeveralShards) {
+TEST(TokenDataset, WindowsSpanShards) {
   const TemporaryFolder folder;
   write_token_shard(folder.path() / "b.bin", counting(7, 5));
   write_token_shard(folder.path() / "a.bin", counting(5));
@@ -119,7 +120,7 @@ TEST(TokenDataset, WindowsRunOverSeveralShards) {
                 " (3 files): 313 tokens, vocabulary 313, 47 training and 5 validation windows of 6");
 }
 
-TEST(TokenDataset, TextIsBytesPlainAndPacked) {
+TEST(TokenDataset, ReadsTextAsBytes) {
   const TemporaryFolder folder;
   std::string text = counting_text(256) + "the end";
   const auto plain = folder.write("a.txt", text);
@@ -134,18 +135,18 @@ TEST(TokenDataset, TextIsBytesPlainAndPacked) {
   EXPECT_EQ(both.tokens(), 2 * 263);
 }
 
-TEST(TokenDataset, UnigramEntropyIsThatOfTheValidationTargets) {
+TEST(TokenDataset, UnigramEntropyOfValidationTargets) {
   // Validation: the last 4 of 40 windows of 4; their targets are half a, a quarter b, a quarter c.
   std::string text(145, 'x');
   for (int i = 0; i < 4; ++i) text += "aabc";
   const TokenDataset data = TokenDataset::from_text(text, "memory", {.context = 4});
-  EXPECT_EQ(data.validation_examples(), 4);
+  EXPECT_EQ(data.validation(1).size(), 4U);
   EXPECT_NEAR(data.unigram_entropy(), 1.5 * std::log(2.0), 1e-12);
   const TokenDataset flat = TokenDataset::from_text(std::string(100, 'a'), "memory", {.context = 4});
   EXPECT_NEAR(flat.unigram_entropy(), 0, 1e-12);
 }
 
-TEST(TokenDataset, NamesTheTokenOutsideTheVocabulary) {
+TEST(TokenDataset, TokenOutsideTheVocabularyIsAnError) {
   const TemporaryFolder folder;
   write_token_shard(folder.path() / "a.bin", counting(2000));
   std::vector<uint16_t> tokens = counting(2000);
@@ -153,14 +154,14 @@ TEST(TokenDataset, NamesTheTokenOutsideTheVocabulary) {
   write_token_shard(folder.path() / "b.bin", tokens);
   const std::string pattern = folder.path().string();
   EXPECT_INPUT_ERROR(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 50304}),
-                     "b.bin' has token 60000 at place 1500, the vocabulary allows 0..50303");
+                     "b.bin' has token 60000 at position 1500, the vocabulary allows 0..50303");
   EXPECT_EQ(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 60001}).classes(), 60001);
   EXPECT_INPUT_ERROR(
       TokenDataset::from_text("plain text, \xc3\xa9", "a.txt", {.context = 2, .vocabulary = 128}),
-      "'a.txt' has token 195 at place 12, the vocabulary allows 0..127");
+      "'a.txt' has token 195 at position 12, the vocabulary allows 0..127");
 }
 
-TEST(TokenDataset, RefusesWhatIsTooShortOrMixed) {
+TEST(TokenDataset, RejectsShortAndMixedData) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(TokenDataset::from_text("", "a.txt", small(8)), "text 'a.txt' is empty");
   EXPECT_INPUT_ERROR(TokenDataset::from_text("0123456789012345", "a.txt", small(8)),
@@ -174,25 +175,24 @@ TEST(TokenDataset, RefusesWhatIsTooShortOrMixed) {
                      "mixes token shards and text: '");
   const auto compressed = folder.write("b.bin.xz", packed("any"));
   EXPECT_INPUT_ERROR(TokenDataset::from_files(compressed.string(), small(2)),
-                     "b.bin.xz' is compressed; token shards are mapped as they are, unpack it first");
+                     "b.bin.xz' is compressed; token shards must be unpacked first");
   const auto foreign = folder.write("c.bin", std::string(3073, 'x'));
   EXPECT_INPUT_ERROR(TokenDataset::from_files(foreign.string(), small(2)), "c.bin' is not a token shard");
-  // The magic number decides where the name does not.
+  // Without the extension, the magic number identifies a shard.
   std::filesystem::rename(folder.path() / "a.bin", folder.path() / "tokens.dat");
   EXPECT_EQ(TokenDataset::from_files((folder.path() / "tokens.dat").string(), small(2)).tokens(), 100);
 }
 
-TEST(TokenDataset, RefusesOptionsOutsideTheirRanges) {
+TEST(TokenDataset, RejectsBadOptions) {
   const std::string text(1000, 'a');
   const auto make = [&](const TokenOptions& options) { TokenDataset::from_text(text, "memory", options); };
   EXPECT_INPUT_ERROR(make({.context = 0}), "context must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(make({.validation_share = 0}), "validation share must lie in (0, 1), got 0");
-  EXPECT_INPUT_ERROR(make({.validation_share = 1}), "validation share must lie in (0, 1), got 1");
-  EXPECT_INPUT_ERROR(make({.validation_share = std::nan("")}),
-                     "validation share must lie in (0, 1), got nan");
+  EXPECT_INPUT_ERROR(make({.validation_share = 0}), "validation share must be in (0, 1), got 0");
+  EXPECT_INPUT_ERROR(make({.validation_share = 1}), "validation share must be in (0, 1), got 1");
+  EXPECT_INPUT_ERROR(make({.validation_share = std::nan("")}), "validation share must be in (0, 1), got nan");
   EXPECT_INPUT_ERROR(make({.validation_windows = 0}), "validation windows must be >= 1, got 0");
   EXPECT_INPUT_ERROR(make({.vocabulary = -1}),
-                     "vocabulary must be >= 1, or 0 to take the data's own, got -1");
+                     "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
   EXPECT_INPUT_ERROR(make({.threads = 0}), "threads must be >= 1, got 0");
   const TokenDataset data = TokenDataset::from_text(text, "memory", small(8));
   EXPECT_INPUT_ERROR(data.train_batch(-1, 4),
@@ -201,7 +201,7 @@ TEST(TokenDataset, RefusesOptionsOutsideTheirRanges) {
   EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
 }
 
-TEST(TokenDataset, TokenizesTextOnTheFly) {
+TEST(TokenDataset, TokenizesText) {
   GLUON_SHARED_DATA_OR_SKIP(vocabulary, "gpt2");
   GLUON_SHARED_DATA_OR_SKIP(text, "text/wikitext2-valid.txt.xz");
   const Tokenizer tokenizer(vocabulary);
@@ -213,10 +213,10 @@ TEST(TokenDataset, TokenizesTextOnTheFly) {
   EXPECT_LT(data.unigram_entropy(), std::log(50257.0));
 }
 
-TEST(DefaultText, IsTheProjectsOwn) {
+TEST(DefaultText, ContainsTheProjectsSources) {
   EXPECT_NE(default_text().find("\ngluon/update/optimizer.cpp\n"), std::string_view::npos);
   EXPECT_EQ(default_text().find("\nweb/node_modules/"), std::string_view::npos)
-      << "what npm installs there is not ours";
+      << "must not contain installed packages";
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "lab/data/token_shard.h"
 
-#include <unistd.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <vector>
@@ -19,7 +20,7 @@ std::string shard_bytes(int32_t magic, int32_t version, int32_t count, std::size
   return bytes;
 }
 
-TEST(TokenShard, ReadsWhatWasWritten) {
+TEST(TokenShard, RoundTrip) {
   const TemporaryFolder folder;
   std::vector<uint16_t> tokens(1000);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * 67);
@@ -30,7 +31,7 @@ TEST(TokenShard, ReadsWhatWasWritten) {
   EXPECT_EQ(shard.path(), path);
 }
 
-TEST(TokenShard, IsThePublicFormat) {
+TEST(TokenShard, WritesThePublicFormat) {
   const TemporaryFolder folder;
   write_token_shard(folder.path() / "a.bin", std::vector<uint16_t>{258, 7});
   std::string expected = shard_bytes(20240520, 1, 2, 2);
@@ -39,7 +40,7 @@ TEST(TokenShard, IsThePublicFormat) {
   EXPECT_EQ(expected.substr(0, 4), std::string_view("\x88\xd8\x34\x01", 4));
 }
 
-TEST(TokenShard, RefusesForeignTruncatedAndEmptyFiles) {
+TEST(TokenShard, RejectsBadFiles) {
   const TemporaryFolder folder;
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", "")), "a.bin' is empty");
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 5).substr(0, 100))),
@@ -50,16 +51,16 @@ TEST(TokenShard, RefusesForeignTruncatedAndEmptyFiles) {
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 2, 5, 5))),
                      "a.bin' has version 2, expected 1");
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 0, 0))),
-                     "a.bin' holds no tokens: its header counts 0");
+                     "a.bin' has no tokens: its header counts 0");
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, -3, 5))),
-                     "a.bin' holds no tokens: its header counts -3");
+                     "a.bin' has no tokens: its header counts -3");
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 4))),
                      "a.bin' is truncated: 1032 bytes, its header promises 5 tokens, which take 1034");
   EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 6))),
                      "a.bin' is too long: 1036 bytes");
 }
 
-TEST(TokenShard, WritesAllOrNothing) {
+TEST(TokenShard, WritesAtomically) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "a.bin";
   write_token_shard(path, std::vector<uint16_t>{1, 2, 3});
@@ -68,7 +69,7 @@ TEST(TokenShard, WritesAllOrNothing) {
   EXPECT_EQ(TokenShard(path).tokens().front(), 4);
   EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "none" / "b.bin", std::vector<uint16_t>{1}),
                      "b.bin': No such file or directory");
-  // A target that cannot be replaced leaves no temporary file behind.
+  // A failed write leaves no temporary file.
   std::filesystem::create_directories(folder.path() / "c.bin" / "full");
   EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "c.bin", std::vector<uint16_t>{1}),
                      "cannot write token shard");
@@ -77,14 +78,18 @@ TEST(TokenShard, WritesAllOrNothing) {
   }
 }
 
-TEST(TokenShard, AFullDiskIsAnError) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "/dev/full is absent";
-  // The temporary file of this shard is a link to a device that is always full.
+TEST(TokenShard, FullDiskIsAnError) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "a.bin";
-  std::filesystem::create_symlink("/dev/full", path.string() + ".tmp" + std::to_string(getpid()));
-  EXPECT_INPUT_ERROR(write_token_shard(path, std::vector<uint16_t>{1}), "a.bin': No space left on device");
-  EXPECT_FALSE(std::filesystem::exists(path));
+  rlimit unlimited{};
+  getrlimit(RLIMIT_FSIZE, &unlimited);
+  const rlimit small{.rlim_cur = 1000, .rlim_max = unlimited.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_INPUT_ERROR(write_token_shard(path, std::vector<uint16_t>{1}), "a.bin': File too large");
+  setrlimit(RLIMIT_FSIZE, &unlimited);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct TinyVocabulary {
   }
 };
 
-/// Bytes of the given kind of mixture: any bytes, or pieces that are hard on the cutting into words.
+/// Random bytes, or random sequences of pieces that are hard to split into words.
 std::string hard_text(std::size_t pieces, uint32_t seed, bool random_bytes) {
   static const std::vector<std::string> kPieces = {" ",
                                                    "  ",
@@ -103,19 +103,19 @@ TEST(Tokenizer, MergesByRankFromTheLeft) {
   EXPECT_EQ(tokenizer.encode("bab"), (Tokens{'b', 256}));
   EXPECT_EQ(tokenizer.encode("bba"), (Tokens{'b', 259}));
   EXPECT_EQ(tokenizer.encode("ab ab"), (Tokens{256, 258}));
-  // Blanks before a word: the last belongs to it.
+  // The last of several blanks belongs to the word.
   EXPECT_EQ(tokenizer.encode("  ab"), (Tokens{' ', 258}));
   EXPECT_EQ(tokenizer.encode("ab1ab"), (Tokens{256, '1', 256}));
   EXPECT_EQ(tokenizer.encode(""), Tokens{});
 }
 
-TEST(Tokenizer, ASeparatorLineIsOneToken) {
+TEST(Tokenizer, SeparatorLineIsOneToken) {
   TinyVocabulary tiny;
   const Tokenizer tokenizer = tiny.tokenizer();
   EXPECT_EQ(tokenizer.encode("<|endoftext|>\n"), (Tokens{260}));
   EXPECT_EQ(tokenizer.encode("ab\n<|endoftext|>\nab"), (Tokens{256, '\n', 260, 256}));
   EXPECT_EQ(tokenizer.encode("<|endoftext|>\n<|endoftext|>\n"), (Tokens{260, 260}));
-  // Not a whole line, or an unfinished one: ordinary text.
+  // Not a whole line, or one without newline: ordinary text.
   for (const std::string text :
        {"<|endoftext|>", "ab<|endoftext|>\n", "<|endoftext|> \n", " <|endoftext|>\n", "<|endoftext|>\r\n"}) {
     const Tokens tokens = tokenizer.encode(text);
@@ -139,7 +139,7 @@ TEST(Tokenizer, RoundTripsAnyBytes) {
   }
 }
 
-TEST(Tokenizer, ThreadsChangeNothing) {
+TEST(Tokenizer, ResultDoesNotDependOnThreads) {
   TinyVocabulary tiny;
   const Tokenizer tokenizer = tiny.tokenizer();
   for (uint32_t seed = 0; seed < 3; ++seed) {
@@ -154,14 +154,14 @@ TEST(Tokenizer, ThreadsChangeNothing) {
   EXPECT_TRUE(tokenizer.encode_parallel("", 3).empty());
 }
 
-// Where the text is cut into pieces must not show: the pieces' ends move with every byte put in front.
-TEST(Tokenizer, PiecesChangeNothing) {
+// Every byte in front moves the ends of the pieces; the tokens must stay the same.
+TEST(Tokenizer, ResultDoesNotDependOnPieces) {
   TinyVocabulary tiny;
   const Tokenizer tokenizer = tiny.tokenizer();
   const std::string text = hard_text(200000, 9, false);
   const Tokens tokens = tokenizer.encode(text);
   for (std::size_t shift = 1; shift < 60; ++shift) {
-    // Words of letters, ended by a separator line: what follows starts as at the start of a text.
+    // After a separator line the encoding is the same as at the start of a text.
     const std::string front = std::string(shift * 7, 'z') + "\n<|endoftext|>\n";
     const Tokens shifted = tokenizer.encode(front + text);
     const Tokens before = tokenizer.encode(front);
@@ -169,7 +169,7 @@ TEST(Tokenizer, PiecesChangeNothing) {
   }
 }
 
-TEST(Tokenizer, LongWordsTakeNoQuadraticTime) {
+TEST(Tokenizer, LongWordsAreFast) {
   TinyVocabulary tiny;
   const Tokenizer tokenizer = tiny.tokenizer();
   std::string word;
@@ -180,7 +180,7 @@ TEST(Tokenizer, LongWordsTakeNoQuadraticTime) {
   EXPECT_EQ(tokenizer.encode(blanks), Tokens(blanks.size(), ' '));
 }
 
-TEST(Tokenizer, ReportsProgressAndStopsWhenItThrows) {
+TEST(Tokenizer, ProgressCallback) {
   TinyVocabulary tiny;
   const Tokenizer tokenizer = tiny.tokenizer();
   const std::string text = hard_text(300000, 1, false);
@@ -190,12 +190,12 @@ TEST(Tokenizer, ReportsProgressAndStopsWhenItThrows) {
     last = bytes;
   });
   EXPECT_EQ(last, static_cast<int64_t>(text.size()));
-  const auto refuse = [](int64_t) { throw InputError("stopped"); };
-  EXPECT_INPUT_ERROR(tokenizer.encode_parallel(text, 2, refuse), "stopped");
+  const auto stop = [](int64_t) { throw InputError("stopped"); };
+  EXPECT_INPUT_ERROR(tokenizer.encode_parallel(text, 2, stop), "stopped");
   EXPECT_INPUT_ERROR(tokenizer.encode_parallel(text, 0), "expected at least one thread, got 0");
 }
 
-TEST(Tokenizer, NamesWhatIsWrongWithTheFiles) {
+TEST(Tokenizer, BadVocabularyFiles) {
   const auto message = [](auto change) {
     TinyVocabulary tiny;
     change(tiny);
@@ -229,7 +229,7 @@ TEST(Tokenizer, NamesWhatIsWrongWithTheFiles) {
   expect([](TinyVocabulary& v) { v.merges += "abc d\n"; }, "line 6: merges 'abc d' before both parts exist");
   expect([](TinyVocabulary& v) { v.merges += "a z\n"; },
          "line 6: the result of 'a z' is not in encoder.json");
-  expect([](TinyVocabulary& v) { v.merges += "a b\n"; }, "line 6: the result of 'a b' was made before");
+  expect([](TinyVocabulary& v) { v.merges += "a b\n"; }, "line 6: the result of 'a b' was merged before");
 
   TemporaryFolder folder;
   EXPECT_INPUT_ERROR(Tokenizer(folder.path()), "encoder.json': No such file or directory");
@@ -240,7 +240,7 @@ TEST(Tokenizer, NamesWhatIsWrongWithTheFiles) {
   EXPECT_INPUT_ERROR(tokenizer.decode(Tokens{1, 261}), "cannot decode token 261, the vocabulary has 261");
 }
 
-TEST(Tokenizer, GivesThePublicGpt2Tokens) {
+TEST(Tokenizer, MatchesGpt2) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "gpt2");
   const Tokenizer tokenizer(folder);
   EXPECT_EQ(tokenizer.vocabulary(), 50257);
@@ -261,12 +261,12 @@ TEST(Tokenizer, GivesThePublicGpt2Tokens) {
   }
 }
 
-TEST(Tokenizer, AgreesWithThePublishedCounts) {
+TEST(Tokenizer, MatchesPublishedTokenCounts) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "gpt2");
   GLUON_SHARED_DATA_OR_SKIP(shakespeare, "text/tinyshakespeare.txt");
   const std::string text = read_file(shakespeare);
   const Tokenizer tokenizer(folder);
-  // nanoGPT's data/shakespeare: the first 90 % of the characters and the rest.
+  // nanoGPT's data/shakespeare: the first 90 % of the characters, and the rest.
   const std::size_t cut = text.size() * 9 / 10;
   EXPECT_EQ(tokenizer.encode(std::string_view(text).substr(0, cut)).size(), 301966U);
   EXPECT_EQ(tokenizer.encode(std::string_view(text).substr(cut)).size(), 36059U);
@@ -279,7 +279,7 @@ TEST(Tokenizer, RoundTripsRealText) {
   const Tokenizer tokenizer(folder);
   const Tokens tokens = tokenizer.encode_parallel(text, 2);
   EXPECT_EQ(tokenizer.decode(tokens), text);
-  // The number that the original Python program gives.
+  // The count of the original Python program.
   EXPECT_EQ(tokens.size(), 1656595U);
 }
 

@@ -20,7 +20,7 @@ TEST(Ticks, AreRoundNumbers) {
   EXPECT_EQ(ticks(2, 8, true), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
 }
 
-TEST(FigureSvg, HasEveryPointThatCanBeShown) {
+TEST(FigureSvg, OmitsPointsThatCannotBeDrawn) {
   Figure figure{.title = "a < b & c", .x_label = "x", .y_label = "y", .log_y = true};
   figure.series = {{.label = "dots", .x = {1, 2, 3, 4}, .y = {1, std::nan(""), 0, 10}, .dots = true},
                    {.label = "line", .x = {1, 2, 3, 4}, .y = {1, 2, std::nan(""), 4}}};
@@ -29,7 +29,7 @@ TEST(FigureSvg, HasEveryPointThatCanBeShown) {
   EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
-  // The gap starts a new piece: the curve has two moves.
+  // The gap interrupts the curve, which has two moves.
   const auto stroke = svg.find("fill=\"none\"");
   const auto curve = svg.rfind("<path", stroke);
   EXPECT_EQ(count(svg.substr(curve, stroke - curve), "M"), 2u);
@@ -41,12 +41,12 @@ TEST(FigureSvg, EmptyAndConstantSeries) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
-TEST(FigureCsv, HoldsAllPoints) {
+TEST(FigureCsv, ContainsAllPoints) {
   const Figure figure{.series = {{.label = "a, \"b\"", .x = {1, 2}, .y = {0.5, std::nan("")}}}};
   EXPECT_EQ(figure_csv(figure), "series,x,y\n\"a, \"\"b\"\"\",1,0.5\n\"a, \"\"b\"\"\",2,\n");
 }
 
-TEST(Heatmap, HasACellPerRun) {
+TEST(Heatmap, OneCellPerRun) {
   const SweepTable table{{"hidden", "embedding"},
                          {{.radii = {1, 2}, .val = 3.25}, {.radii = {1, 4}, .val = std::nan("")}}};
   const std::string svg = heatmap_svg("grid", table);
@@ -57,7 +57,7 @@ TEST(Heatmap, HasACellPerRun) {
                      "a heatmap needs a sweep over 2 groups, got 1");
 }
 
-TEST(Figure, ALegendSaysWhatItLeavesOut) {
+TEST(Figure, LegendCountsOmittedSeries) {
   Figure figure;
   for (int i = 0; i < 20; ++i)
     figure.series.push_back({.label = std::to_string(i), .x = {1, 2}, .y = {1, 2}});

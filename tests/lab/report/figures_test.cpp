@@ -11,7 +11,7 @@ namespace {
 ReportData small_report() {
   ReportRun run{.name = "runs/a"};
   run.log = {{.step = 1, .loss = 5, .val = 4.5, .radii = {{"hidden", 0.1}}, .optimizer = 0.2}};
-  run.courses = {
+  run.histories = {
       {.group = "hidden", .steps = {1}, .alignment = {0.5}, .used = {0.1}, .predicted = {0.3}},
       {.group = "adam", .steps = {1}, .alignment = {0.7}, .used = {std::nan("")}, .predicted = {0.4}}};
   for (const char* name : {"h.0.q/x", "h.0.q:x"}) {
@@ -22,7 +22,7 @@ ReportData small_report() {
   return {{}, {run}, {{"grid", {{"hidden", "embedding"}, {{.radii = {1, 2}, .val = 3}}}}}};
 }
 
-TEST(Figures, NamesAreFileNamesAndDiffer) {
+TEST(Figures, NamesAreUniqueFileNames) {
   const std::vector<Figure> figures = report_figures(small_report());
   std::vector<std::string> names;
   for (const Figure& figure : figures) names.push_back(figure.name);
@@ -33,7 +33,7 @@ TEST(Figures, NamesAreFileNamesAndDiffer) {
   EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
 }
 
-TEST(Figures, GroupsOverTheRun) {
+TEST(Figures, GroupHistories) {
   const std::vector<Figure> figures = report_figures(small_report());
   EXPECT_EQ(figure_csv(figures[5]), "series,x,y\noptimizer,1,0.2\n");
   EXPECT_EQ(figure_csv(figures[6]), "series,x,y\nhidden,1,0.5\nadam,1,0.7\n");
@@ -41,7 +41,7 @@ TEST(Figures, GroupsOverTheRun) {
             "series,x,y\n\"hidden, used\",1,0.1\n\"hidden, predicted\",1,0.3\n\"adam, predicted\",1,0.4\n");
 }
 
-TEST(Figures, ASweepOverOtherThanTwoGroupsIsATable) {
+TEST(Figures, OnlySweepsOverTwoGroupsHaveHeatmaps) {
   const TemporaryFolder folder;
   const ReportData data{{}, {}, {{"line", {{"hidden"}, {{.radii = {1}, .val = 3}}}}}};
   EXPECT_EQ(write_figures(data, folder.path() / "figures"), 0u);
@@ -49,11 +49,11 @@ TEST(Figures, ASweepOverOtherThanTwoGroupsIsATable) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "figures/sweep-line.svg"));
 }
 
-TEST(Figures, WithoutDataThereAreNone) {
+TEST(Figures, NoDataGivesNoFigures) {
   EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty());
 }
 
-TEST(Figures, AreWrittenOnceIntoAFolderOfTheirOwn) {
+TEST(Figures, WritesIntoANewFolder) {
   const TemporaryFolder folder;
   EXPECT_EQ(write_figures(small_report(), folder.path() / "figures"), 9u);
   for (const char* file : {"loss.svg", "loss.csv", "runs_a-radii.svg", "sweep-grid.svg", "sweep-grid.csv"}) {

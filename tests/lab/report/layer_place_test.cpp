@@ -10,7 +10,7 @@ void expect_place(const LayerPlace& place, int block, const std::string& type) {
   EXPECT_EQ(place.type, type);
 }
 
-TEST(LayerPlace, ReadOffNames) {
+TEST(LayerPlace, FromNames) {
   expect_place(place_of("blocks.3.attn.q.weight"), 3, "attn.q");
   expect_place(place_of("transformer.h.11.mlp.c_fc.weight"), 11, "mlp.c_fc");
   expect_place(place_of("layers.1.norm1.bias"), 1, "norm1.bias");
@@ -22,7 +22,7 @@ TEST(LayerPlace, ReadOffNames) {
   expect_place(place_of("h.99999999999999.w"), -1, "h.99999999999999.w");
 }
 
-TEST(LayerPlace, TheAuthorsNumbers) {
+TEST(LayerPlace, FromNumbersOfPaperLogs) {
   expect_place(place_in_paper_log("0", 73), 0, "attn.c_q");
   expect_place(place_in_paper_log("24", 73), 4, "attn.c_q");
   expect_place(place_in_paper_log("71", 73), 11, "mlp.c_proj");

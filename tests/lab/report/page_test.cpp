@@ -6,7 +6,7 @@
 namespace gluon::lab {
 namespace {
 
-TEST(Page, HoldsTheDataAndAsksForNothingElse) {
+TEST(Page, EmbedsDataAndMakesNoRequests) {
   GLUON_PAGE_OR_SKIP();
   const std::string page = page_with(R"({"runs": []})");
   EXPECT_NE(page.find(R"(<script id="data" type="application/json">{"runs": []}</script>)"),
@@ -19,7 +19,7 @@ TEST(Page, HoldsTheDataAndAsksForNothingElse) {
   }
 }
 
-TEST(Page, ALivePageHasNoDataAndAsksItsServer) {
+TEST(Page, LivePageFetchesFromItsServer) {
   GLUON_PAGE_OR_SKIP();
   const std::string page = live_page();
   EXPECT_NE(page.find(R"(<script id="data" type="application/json">null</script>)"), std::string::npos);
@@ -27,10 +27,10 @@ TEST(Page, ALivePageHasNoDataAndAsksItsServer) {
   EXPECT_EQ(page.find("@GLUON_"), std::string::npos);
 }
 
-TEST(Page, SaysThatItIsOff) {
+TEST(Page, ErrorWithoutPage) {
   if (built_with_page()) GTEST_SKIP() << "built with the page";
-  EXPECT_INPUT_ERROR((void)page_with("{}"), "the page is off");
-  EXPECT_INPUT_ERROR((void)live_page(), "the page is off");
+  EXPECT_INPUT_ERROR((void)page_with("{}"), "built without the page's charting library");
+  EXPECT_INPUT_ERROR((void)live_page(), "built without the page's charting library");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ fs::path make_run(const TemporaryFolder& folder, const std::string& name, bool s
   return run;
 }
 
-TEST(ReportData, DamagedFactsAreSaid) {
+TEST(ReportData, NoteOnDamagedFacts) {
   const TemporaryFolder folder;
   const fs::path run = make_run(folder, "a", false);
   folder.write("a/facts.json", "{\"version\": ");
@@ -48,7 +48,7 @@ TEST(ReportData, DamagedFactsAreSaid) {
   EXPECT_NE(data.runs[0].notes.at(0).find("facts.json is damaged"), std::string::npos);
 }
 
-TEST(ReportData, ARunWithSamples) {
+TEST(ReportData, RunWithSamples) {
   const TemporaryFolder folder;
   const ReportData data = collect({make_run(folder, "a", true)});
   ASSERT_EQ(data.runs.size(), 1u);
@@ -64,13 +64,13 @@ TEST(ReportData, ARunWithSamples) {
   EXPECT_NEAR(run.layers[0].fit->l1, 2, 1e-9);
   EXPECT_EQ(run.layers[0].samples.size(), 3u);
   EXPECT_FALSE(run.layers[1].fit);
-  EXPECT_EQ(run.layers[1].unfitted, "all 2 gradients are zero, which leaves L1 open");
+  EXPECT_EQ(run.layers[1].unfitted, "all 2 gradients are zero, so L1 is undetermined");
   ASSERT_EQ(run.radii.size(), 1u);
   EXPECT_NEAR(run.radii[0].predicted, 2.0 / 7, 1e-9);
   EXPECT_NEAR(run.radii[0].used, 0.1, 1e-12);
 }
 
-TEST(ReportData, ARunWithoutSamplesHasItsLossesAndSaysSo) {
+TEST(ReportData, RunWithoutSamplesHasLossesAndANote) {
   const TemporaryFolder folder;
   const ReportData data = collect({make_run(folder, "a", false)});
   EXPECT_EQ(data.runs[0].log.size(), 2u);
@@ -78,7 +78,7 @@ TEST(ReportData, ARunWithoutSamplesHasItsLossesAndSaysSo) {
   EXPECT_NE(data.runs[0].notes[0].find("--smoothness-every"), std::string::npos);
 }
 
-TEST(ReportData, SamplesAndSweepsByThemselves) {
+TEST(ReportData, SamplesAndSweepsWithoutARun) {
   const TemporaryFolder folder;
   make_run(folder, "a", true);
   folder.write("sweep.csv", "hidden,embedding,val,loss,seconds\n0.1,1,3.5,3.4,9\n0.2,1,nan,nan,9\n");
@@ -92,7 +92,7 @@ TEST(ReportData, SamplesAndSweepsByThemselves) {
   EXPECT_TRUE(std::isnan(data.sweeps[0].table.cells[1].val));
 }
 
-TEST(ReportData, RunsOfOneNameAreToldApart) {
+TEST(ReportData, RunsWithTheSameNameGetPaths) {
   const TemporaryFolder folder;
   fs::create_directories(folder.path() / "x");
   fs::create_directories(folder.path() / "y");
@@ -102,7 +102,7 @@ TEST(ReportData, RunsOfOneNameAreToldApart) {
 
 TEST(ReportData, BadInput) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(collect({}), "report: name at least one run");
+  EXPECT_INPUT_ERROR(collect({}), "report: expected at least one run");
   EXPECT_INPUT_ERROR(collect({folder.path() / "none"}), "does not exist");
   EXPECT_INPUT_ERROR(collect({folder.path()}), "holds neither a run (config.toml) nor a sweep (sweep.csv)");
   const fs::path run = make_run(folder, "a", false);
@@ -120,7 +120,7 @@ TEST(ReportData, BadInput) {
   EXPECT_INPUT_ERROR(collect({folder.path()}), "has no finished cell yet");
 }
 
-TEST(ReportData, TheAuthorsLogHasTheConstantsOfTheFit) {
+TEST(ReportData, PaperLogHasTheConstantsOfTheFit) {
   GLUON_SHARED_DATA_OR_SKIP(shared, "paper-logs");
   const fs::path log = shared / "nanogpt-unscion.txt";
   const ReportData data = collect({log});

@@ -56,7 +56,7 @@ TEST(ReportJson, LongSeriesAreThinned) {
   EXPECT_TRUE(thinned["fit"].is_null());
 }
 
-TEST(ReportJson, ARunWithoutFactsHasNone) {
+TEST(ReportJson, FactsAreNullWithoutFacts) {
   ReportRun run = run_with(1);
   run.facts = "";
   EXPECT_TRUE(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"].is_null());

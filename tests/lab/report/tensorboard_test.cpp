@@ -33,7 +33,7 @@ TEST(Tensorboard, LogAndSamplesOfEachRun) {
   EXPECT_EQ(events[4].wall_time - events[3].wall_time, 10);
 }
 
-TEST(Tensorboard, RefusesAFolderInUseAndAReportWithoutRuns) {
+TEST(Tensorboard, RejectsUsedFoldersAndReportsWithoutRuns) {
   const TemporaryFolder folder;
   folder.write("file", "");
   EXPECT_INPUT_ERROR(write_tensorboard(one_run(), folder.path()),

@@ -7,7 +7,7 @@
 namespace gluon::lab {
 namespace {
 
-TEST(Sparkline, GoesFromTheLeastToTheGreatest) {
+TEST(Sparkline, ScalesFromSmallestToLargest) {
   const std::vector<double> rising = {0, 1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(sparkline(rising, 8), "▁▂▃▄▅▆▇█");
   EXPECT_EQ(sparkline(rising, 2), "▁█");

@@ -8,13 +8,13 @@
 namespace gluon::lab {
 namespace {
 
-TEST(Thin, ShortSeriesStayWhole) {
+TEST(Thin, KeepsShortSeries) {
   const std::vector<double> values = {3, 1, 2};
   EXPECT_EQ(thin(values, 8), (std::vector<std::size_t>{0, 1, 2}));
   EXPECT_TRUE(thin({}, 8).empty());
 }
 
-TEST(Thin, NoSpikeIsLost) {
+TEST(Thin, KeepsSpikes) {
   for (const std::size_t spike : {0, 1, 777, 5000, 99998, 99999}) {
     std::vector<double> values(100000);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.01 * static_cast<double>(i));
@@ -31,16 +31,14 @@ TEST(Thin, NoSpikeIsLost) {
   }
 }
 
-TEST(Thin, AGapStaysAGap) {
+TEST(Thin, KeepsGaps) {
   std::vector<double> values(1000, 1);
   values[500] = std::nan("");
   const std::vector<std::size_t> kept = thin(values, 100);
   EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), 500u));
 }
 
-TEST(Thin, TheLimitHasALeastValue) {
-  EXPECT_INPUT_ERROR((void)thin({}, 7), "thin: the limit must be at least 8, got 7");
-}
+TEST(Thin, RejectsSmallLimits) { EXPECT_INPUT_ERROR((void)thin({}, 7), "thin: limit must be >= 8, got 7"); }
 
 }  // namespace
 }  // namespace gluon::lab

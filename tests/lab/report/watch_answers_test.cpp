@@ -15,14 +15,14 @@ WatchRequest get(const std::string& path) {
   return {.method = "GET", .path = path, .host = "127.0.0.1:7007"};
 }
 
-// Seconds this thread has computed.
+// CPU time of this thread.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-TEST(WatchAnswers, ThePageAndItsData) {
+TEST(WatchAnswers, PageAndData) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "");
@@ -36,7 +36,7 @@ TEST(WatchAnswers, ThePageAndItsData) {
             (std::vector<double>{5, 4}));
 }
 
-TEST(WatchAnswers, DataIsSentOnceUntilItChanges) {
+TEST(WatchAnswers, UnchangedDataIsNotSentAgain) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "");
@@ -46,7 +46,7 @@ TEST(WatchAnswers, DataIsSentOnceUntilItChanges) {
   EXPECT_EQ(answers.answer(request).status, 304);
   EXPECT_EQ(*answers.answer(request).body, "");
   run.append("3,24,3,,3\n");
-  // It rests before it reads again; the tag tells when it has.
+  // It pauses before it reads again; the tag changes with the data.
   WatchAnswer data = answers.answer(request);
   for (int i = 0; data.status == 304 && i < 3000; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -57,7 +57,7 @@ TEST(WatchAnswers, DataIsSentOnceUntilItChanges) {
   EXPECT_NE(data.body->find("[5.0,4.0,3.0]"), std::string::npos);
 }
 
-TEST(WatchAnswers, ARunThatHasJustBegun) {
+TEST(WatchAnswers, RunWithoutDataYet) {
   GLUON_PAGE_OR_SKIP();
   const TemporaryFolder folder;
   folder.write("config.toml", "steps=2\n");
@@ -67,13 +67,13 @@ TEST(WatchAnswers, ARunThatHasJustBegun) {
   EXPECT_NE(data.body->find("waiting: "), std::string::npos);
 }
 
-TEST(WatchAnswers, DamagedFilesLeaveTheLastGoodData) {
+TEST(WatchAnswers, DamagedFilesKeepTheLastData) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "");
   const double start = thread_seconds();
   const WatchAnswer before = answers.answer(get("/data.json"));
-  // After this long it has rested: the next answer reads the files.
+  // After this pause the next answer reads the files.
   const std::chrono::duration<double> rest((thread_seconds() - start) / WatchAnswers::kShare);
   std::this_thread::sleep_for(rest);
   run.append("nonsense\n");
@@ -81,10 +81,11 @@ TEST(WatchAnswers, DamagedFilesLeaveTheLastGoodData) {
   EXPECT_EQ(after.status, 200);
   EXPECT_EQ(after.tag, before.tag);
   EXPECT_EQ(*after.body, *before.body);
-  EXPECT_EQ(WatchAnswers({run.path()}, {}, "").answer(get("/data.json")).status, 202) << "nothing is damaged";
+  EXPECT_EQ(WatchAnswers({run.path()}, {}, "").answer(get("/data.json")).status, 202)
+      << "the file is not damaged";
 }
 
-TEST(WatchAnswers, NothingElseIsThere) {
+TEST(WatchAnswers, OtherPathsAndMethodsAreErrors) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "");
@@ -99,7 +100,7 @@ TEST(WatchAnswers, NothingElseIsThere) {
   }
 }
 
-TEST(WatchAnswers, OnlyToLoopbackNamesWithoutAToken) {
+TEST(WatchAnswers, WithoutATokenOnlyLoopbackHosts) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "");
@@ -113,7 +114,7 @@ TEST(WatchAnswers, OnlyToLoopbackNamesWithoutAToken) {
     EXPECT_EQ(status(host), 403) << host;
 }
 
-TEST(WatchAnswers, ATokenOpensIt) {
+TEST(WatchAnswers, TokenAllowsOtherHosts) {
   GLUON_PAGE_OR_SKIP();
   const WatchedRun run;
   WatchAnswers answers({run.path()}, {}, "a-token-of-some-length");
@@ -127,13 +128,13 @@ TEST(WatchAnswers, ATokenOpensIt) {
   EXPECT_EQ(answers.answer(request).status, 200);
 }
 
-TEST(WatchAnswers, SaysWhatItCannotWatch) {
+TEST(WatchAnswers, BadInput) {
   GLUON_PAGE_OR_SKIP();
   EXPECT_INPUT_ERROR(WatchAnswers({"/nonexistent/run"}, {}, ""), "watch: /nonexistent/run does not exist");
-  EXPECT_INPUT_ERROR(WatchAnswers({}, {}, ""), "watch: name at least one run");
+  EXPECT_INPUT_ERROR(WatchAnswers({}, {}, ""), "watch: expected at least one run");
 }
 
-TEST(WatchOptions, OtherMachinesNeedAToken) {
+TEST(WatchOptions, BadOptions) {
   const auto check = [](const std::string& host, const std::string& token, int port = 7007) {
     WatchOptions{.host = host, .port = port, .token = token}.validate();
   };
@@ -142,9 +143,9 @@ TEST(WatchOptions, OtherMachinesNeedAToken) {
   check("localhost", "");
   check("0.0.0.0", "0123456789abcdef");
   for (const char* host : {"0.0.0.0", "::", "192.168.1.2", "machine.example", "127.0.0.1.evil.example", ""})
-    EXPECT_INPUT_ERROR(check(host, ""), "lets other machines in: give the --token they have to know");
+    EXPECT_INPUT_ERROR(check(host, ""), "is open to other machines and needs a --token");
   EXPECT_INPUT_ERROR(check("0.0.0.0", "short"), "--token must have at least 16 characters, got 5");
-  EXPECT_INPUT_ERROR(check("0.0.0.0", "0123456789abcdef&x=1"), "so that it can stand in an address");
+  EXPECT_INPUT_ERROR(check("0.0.0.0", "0123456789abcdef&x=1"), "because it is part of an address");
   EXPECT_INPUT_ERROR(check("127.0.0.1", "", 65536),
                      "--port must be in 0..65535 (0 takes a free one), got 65536");
 }

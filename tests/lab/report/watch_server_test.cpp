@@ -1,4 +1,4 @@
-// Over real sockets and by hand, so that requests can be as wrong as they like.
+// Tests over plain sockets, which allow malformed requests.
 #include "lab/report/watch_server.h"
 
 #include <arpa/inet.h>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kGet = "GET /data.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
-// Sends the bytes and returns all that comes back; empty when the server has hung up. A request without its end is
-// followed by the end of the connection: the server would wait for the rest.
+// Sends the bytes and returns the answer; empty when the server closes the connection. Closes its own side after an
+// incomplete request, for the rest of which the server would wait.
 std::string exchange(int port, std::string_view bytes) {
   const int client = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -65,7 +65,7 @@ class WatchServerTest : public ::testing::Test {
   std::unique_ptr<WatchServer> server_;
 };
 
-TEST_F(WatchServerTest, HeadersOfAnAnswer) {
+TEST_F(WatchServerTest, Headers) {
   const std::string answer = exchange(server_->port(), kGet);
   for (const char* header : {"Content-Type: application/json\r\n", "ETag: \"", "Cache-Control: no-store\r\n",
                              "X-Content-Type-Options: nosniff\r\n", "Connection: close\r\n"}) {
@@ -80,12 +80,12 @@ TEST_F(WatchServerTest, HeadersOfAnAnswer) {
   EXPECT_NE(post.find("Allow: GET, HEAD\r\n"), std::string::npos);
 }
 
-TEST_F(WatchServerTest, ForeignNamesAreRefused) {
+TEST_F(WatchServerTest, RejectsOtherHosts) {
   const std::string answer = exchange(server_->port(), "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 403 "));
 }
 
-TEST_F(WatchServerTest, TwoHundredRequestsAtOnce) {
+TEST_F(WatchServerTest, TwoHundredConcurrentRequests) {
   std::atomic<int> good{0};
   std::vector<std::thread> clients;
   for (int i = 0; i < 200; ++i) {
@@ -99,7 +99,7 @@ TEST_F(WatchServerTest, TwoHundredRequestsAtOnce) {
   EXPECT_EQ(good, 200);
 }
 
-TEST_F(WatchServerTest, NoPathLeadsToAFile) {
+TEST_F(WatchServerTest, ServesNoFiles) {
   for (const char* path :
        {"/log.csv", "/../log.csv", "/..%2flog.csv", "/%2e%2e/log.csv", "/..\\log.csv", "//log.csv",
         "/./log.csv", "/data.json/../log.csv", "/data.json%00.csv", "/etc/passwd", "/../../../../etc/passwd",
@@ -112,7 +112,7 @@ TEST_F(WatchServerTest, NoPathLeadsToAFile) {
   expect_answering();
 }
 
-TEST_F(WatchServerTest, MalformedRequestsLeaveItAnswering) {
+TEST_F(WatchServerTest, SurvivesMalformedRequests) {
   const auto before = contents(run_.path());
   std::mt19937 random(7);
   const auto below = [&](std::size_t end) {
@@ -157,7 +157,7 @@ TEST_F(WatchServerTest, MalformedRequestsLeaveItAnswering) {
   EXPECT_EQ(contents(run_.path()), before);
 }
 
-TEST_F(WatchServerTest, SilentConnectionsDoNotBlockIt) {
+TEST_F(WatchServerTest, SilentConnectionsDoNotBlock) {
   std::vector<int> silent;
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -172,7 +172,7 @@ TEST_F(WatchServerTest, SilentConnectionsDoNotBlockIt) {
   for (const int connection : silent) close(connection);
 }
 
-TEST_F(WatchServerTest, APortHasOneServer) {
+TEST_F(WatchServerTest, PortInUseIsAnError) {
   EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.port = server_->port()}),
                      "cannot listen on 127.0.0.1 port");
   EXPECT_INPUT_ERROR(

@@ -1,4 +1,4 @@
-// GroupCourse: what a group of layers did over a run, the median over its layers at each sampled step.
+// GroupHistory: alignment and radii of a group of layers over a run, as medians over its layers at each sampled step.
 
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace gluon::lab {
 
-struct GroupCourse {
+struct GroupHistory {
   std::string group;
-  std::vector<int64_t> steps;     // rising; the columns below have as many values, NaN where none is known
+  std::vector<int64_t> steps;     // ascending; the columns below have one value per step, NaN if unknown
   std::vector<double> alignment;  // -<g, d> / (|g|* |d|)
-  std::vector<double> used;       // the radius
+  std::vector<double> used;       // radius
   std::vector<double> predicted;  // |g|* / (L0 + L1 |g|*) with the constants of `fits`
 };
 
 /// One entry per group, in the order of their first layer.
-std::vector<GroupCourse> group_courses(const Trajectory& trajectory, const TrajectoryFit& fits);
+std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const TrajectoryFit& fits);
 
 }  // namespace gluon::lab

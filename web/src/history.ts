@@ -1,6 +1,6 @@
-// What changed over the run: radii, predicted and used, alignment, the optimizer's share of time.
+// Curves over the run: radii, predicted and used radii, alignment, the optimizer's share of time.
 import {drawChart, type Series} from './chart.ts';
-import type {GroupCourse, Report, Run, Value} from './data.ts';
+import type {GroupHistory, Report, Run, Value} from './data.ts';
 import {h, section} from './element.ts';
 import type {Section} from './section.ts';
 import {groupColor, runColor} from './theme.ts';
@@ -22,30 +22,30 @@ interface Panel {
 }
 
 const groupOf = (line: Line) => line.label.replace(/, .*/, '');
-const groupName = (course: GroupCourse) => course.group || 'all';
+const groupName = (history: GroupHistory) => history.group || 'all';
 
 const kPanels: Panel[] = [
   {id: 'radius', heading: 'Radii', yLabel: 'radius', logY: true,
-    about: 'With their schedule, the mean over the layers of a role.',
+    about: 'The mean over the layers of a role, schedule included.',
     lines: (run) => Object.entries(run.log.radii).map(([role, curve]) =>
       ({label: role, x: curve.step, y: curve.value}))},
   {id: 'predicted', heading: 'Predicted and used radii', yLabel: 'radius', logY: true,
     about: 'Predicted (dashed): |g|* / (L0 + L1 |g|*) at each sample; the median over the layers of a group.',
-    lines: (run) => run.courses.flatMap((course) => [
-      {label: `${groupName(course)}, used`, x: course.used.step, y: course.used.value},
-      {label: `${groupName(course)}, predicted`, x: course.predicted.step, y: course.predicted.value,
+    lines: (run) => run.histories.flatMap((history) => [
+      {label: `${groupName(history)}, used`, x: history.used.step, y: history.used.value},
+      {label: `${groupName(history)}, predicted`, x: history.predicted.step, y: history.predicted.value,
         style: 'dashed' as const},
     ])},
   {id: 'alignment', heading: 'Alignment', yLabel: 'alignment',
-    about: 'Of each step with the gradient: 1 goes straight down. The median over the layers of a group.',
-    lines: (run) => run.courses.map((course) =>
-      ({label: groupName(course), x: course.alignment.step, y: course.alignment.value}))},
+    about: 'Of each step with the negative gradient: 1 is steepest descent. The median over the layers of a group.',
+    lines: (run) => run.histories.map((history) =>
+      ({label: groupName(history), x: history.alignment.step, y: history.alignment.value}))},
   {id: 'optimizer', heading: "The optimizer's share of time", yLabel: 'share of time',
-    about: 'Of each step; not measured on a GPU.',
+    about: 'Part of each step that the optimizer takes; not measured on a GPU.',
     lines: (run) => [{label: 'optimizer', x: run.log.optimizer.step, y: run.log.optimizer.value}]},
 ];
 
-// Colours are groups of layers in one run; where there are several runs they are these, and every other group is paler.
+// With one run, a colour is a group of layers. With several, a colour is a run and every other group is paler.
 function seriesOf(panel: Panel, report: Report): Series[] {
   const known = report.runs.map((run) => panel.lines(run).filter((line) => line.y.some((value) => value !== null)));
   const several = known.filter((lines) => lines.length > 0).length > 1;
@@ -58,7 +58,7 @@ function seriesOf(panel: Panel, report: Report): Series[] {
   });
 }
 
-export function courseSection(first: Report): Section | null {
+export function historySection(first: Report): Section | null {
   const known = kPanels.filter((panel) => seriesOf(panel, first).length > 0);
   const places = new Map(known.map((panel) => [panel, h('div')]));
   if (places.size === 0) return null;
@@ -69,7 +69,7 @@ export function courseSection(first: Report): Section | null {
     }
   };
   queueMicrotask(() => update(first));
-  const element = section('course', 'Over the run', 'How far the layers moved, how straight, and at what cost.',
+  const element = section('history', 'Over the run', 'How far the layers moved, in which direction, and the cost.',
     h('div', {class: 'panels wide'}, ...[...places].map(([panel, place]) =>
       h('div', {}, h('h3', {}, panel.heading), h('p', {class: 'about'}, panel.about), place))));
   return {element, update};

@@ -1,4 +1,4 @@
-#include "lab/report/group_course.h"
+#include "lab/report/group_history.h"
 
 #include <cmath>
 #include <map>
@@ -19,7 +19,7 @@ void add_known(std::vector<double>& values, double value) {
 
 }  // namespace
 
-std::vector<GroupCourse> group_courses(const Trajectory& trajectory, const TrajectoryFit& fits) {
+std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const TrajectoryFit& fits) {
   std::map<std::string, const Fit*> fitted;
   for (const LayerFit& layer : fits.layers) fitted[layer.layer] = &layer.fit;
   std::vector<std::string> order;
@@ -35,17 +35,17 @@ std::vector<GroupCourse> group_courses(const Trajectory& trajectory, const Traje
       add_known(cell.predicted, predicted_radius(fit->second->l0, fit->second->l1, sample.gradient));
     }
   }
-  std::vector<GroupCourse> courses;
+  std::vector<GroupHistory> histories;
   for (const std::string& group : order) {
-    GroupCourse& course = courses.emplace_back(GroupCourse{.group = group});
+    GroupHistory& history = histories.emplace_back(GroupHistory{.group = group});
     for (const auto& [step, cell] : groups[group]) {
-      course.steps.push_back(step);
-      course.alignment.push_back(median(cell.alignment));
-      course.used.push_back(median(cell.used));
-      course.predicted.push_back(median(cell.predicted));
+      history.steps.push_back(step);
+      history.alignment.push_back(median(cell.alignment));
+      history.used.push_back(median(cell.used));
+      history.predicted.push_back(median(cell.predicted));
     }
   }
-  return courses;
+  return histories;
 }
 
 }  // namespace gluon::lab

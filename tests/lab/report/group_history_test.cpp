@@ -1,4 +1,4 @@
-#include "lab/report/group_course.h"
+#include "lab/report/group_history.h"
 
 #include <cmath>
 
@@ -23,7 +23,7 @@ LayerFit fit(const std::string& name, double l0, double l1) {
   return fit;
 }
 
-TEST(GroupCourse, MediansOverTheLayersOfAGroupAtEachStep) {
+TEST(GroupHistory, MediansOverTheLayersOfAGroupAtEachStep) {
   const Trajectory trajectory{
       .layers = {
           layer("a", "hidden",
@@ -31,24 +31,24 @@ TEST(GroupCourse, MediansOverTheLayersOfAGroupAtEachStep) {
           layer("head", "head", {{.step = 2, .gradient = 5, .alignment = 0.9}}),
           layer("b", "hidden", {{.step = 2, .gradient = 2, .alignment = 0.4, .radius = 0.3}}),
       }};
-  const std::vector<GroupCourse> courses =
-      group_courses(trajectory, {.layers = {fit("a", 1, 1), fit("b", 0, 4)}});
-  ASSERT_EQ(courses.size(), 2u);
-  EXPECT_EQ(courses[0].group, "hidden");
-  EXPECT_EQ(courses[0].steps, (std::vector<int64_t>{2, 4}));
-  EXPECT_DOUBLE_EQ(courses[0].alignment[0], 0.3);
-  EXPECT_DOUBLE_EQ(courses[0].used[0], 0.2);
-  EXPECT_DOUBLE_EQ(courses[0].predicted[0], (0.5 + 0.25) / 2);
-  EXPECT_TRUE(std::isnan(courses[0].alignment[1]));
-  EXPECT_DOUBLE_EQ(courses[0].predicted[1], 0.75);
-  EXPECT_EQ(courses[1].group, "head");
-  EXPECT_TRUE(std::isnan(courses[1].predicted[0]));  // it has no fit
+  const std::vector<GroupHistory> histories =
+      group_histories(trajectory, {.layers = {fit("a", 1, 1), fit("b", 0, 4)}});
+  ASSERT_EQ(histories.size(), 2u);
+  EXPECT_EQ(histories[0].group, "hidden");
+  EXPECT_EQ(histories[0].steps, (std::vector<int64_t>{2, 4}));
+  EXPECT_DOUBLE_EQ(histories[0].alignment[0], 0.3);
+  EXPECT_DOUBLE_EQ(histories[0].used[0], 0.2);
+  EXPECT_DOUBLE_EQ(histories[0].predicted[0], (0.5 + 0.25) / 2);
+  EXPECT_TRUE(std::isnan(histories[0].alignment[1]));
+  EXPECT_DOUBLE_EQ(histories[0].predicted[1], 0.75);
+  EXPECT_EQ(histories[1].group, "head");
+  EXPECT_TRUE(std::isnan(histories[1].predicted[0]));  // it has no fit
 }
 
-TEST(GroupCourse, ALayerWhoseGradientNeverChangedPredictsNothing) {
+TEST(GroupHistory, NoPredictionWhenTheGradientNeverChanged) {
   const Trajectory trajectory{.layers = {layer("a", "hidden", {{.step = 1, .gradient = 1}})}};
-  const std::vector<GroupCourse> courses = group_courses(trajectory, {.layers = {fit("a", 0, 0)}});
-  EXPECT_TRUE(std::isnan(courses.at(0).predicted.at(0)));
+  const std::vector<GroupHistory> histories = group_histories(trajectory, {.layers = {fit("a", 0, 0)}});
+  EXPECT_TRUE(std::isnan(histories.at(0).predicted.at(0)));
 }
 
 }  // namespace
