@@ -1,5 +1,4 @@
-// orthogonalize_bench [models|products]: the time of the half precision products beside cuBLASLt's, and of the
-// orthogonalization of two models' hidden matrices; both without an argument, about 15 and 3 seconds.
+// orthogonalize_bench: the time of the orthogonalizer's half precision products beside cuBLASLt's, about 15 seconds.
 //
 // Medians of CUDA graph replays on random data. TFLOP/s count the full product (2 m n k), also where half is computed.
 // cuBLASLt: the fastest of its eight first suggestions, D = alpha A B + beta C without copies.
@@ -8,10 +7,8 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
-#include <string_view>
 
-#include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/cuda/symmetric_product.h"
 #include "tests/kernels/orthogonalize_reference.h"
 
 namespace gluon::kernel_check {
@@ -22,31 +19,28 @@ using namespace gluon::cuda;
 cublasLtHandle_t lt;
 cudaStream_t stream;
 
-__global__ void fill_random(__half* half, float* single, int64_t size, float factor, uint64_t seed) {
+__global__ void fill_random(__half* data, int64_t size, float factor) {
   for (int64_t i = blockIdx.x * 256 + threadIdx.x; i < size; i += int64_t(gridDim.x) * 256) {
-    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + seed;
-    float sum = 0;  // of four uniform numbers: near enough to normal
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + 1;
+    float sum = 0;  // of four uniform numbers, which is close to normal
     for (int k = 0; k < 4; ++k) {
       x = (x ^ (x >> 31)) * 0xbf58476d1ce4e5b9ull;
       x ^= x >> 27;
       sum += float(uint32_t(x)) * 0x1p-32f - 0.5f;
     }
-    const float value = sum * 1.7320508f * factor;
-    if (half != nullptr) half[i] = __float2half(value);
-    if (single != nullptr) single[i] = value;
+    data[i] = __float2half(sum * 1.7320508f * factor);
   }
 }
 
-constexpr int kInner = 4;
-
-// Microseconds of one run(); median over `replays` replays of a graph of `inner` runs.
-double time_graph(const std::function<void()>& run, int replays = 15, int inner = kInner) {
+// Microseconds of one run(): the median over `replays` replays of a graph of several runs.
+double time_graph(const std::function<void()>& run, int replays = 15) {
+  constexpr int kRuns = 4;
   cudaGraph_t graph;
   cudaGraphExec_t executable;
   run();
   require(cudaStreamSynchronize(stream));
   require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  for (int i = 0; i < inner; ++i) run();
+  for (int i = 0; i < kRuns; ++i) run();
   require(cudaStreamEndCapture(stream, &graph));
   require(cudaGraphInstantiate(&executable, graph, 0));
   cudaEvent_t begin, end;
@@ -60,7 +54,7 @@ double time_graph(const std::function<void()>& run, int replays = 15, int inner 
     require(cudaEventSynchronize(end));
     float milliseconds;
     require(cudaEventElapsedTime(&milliseconds, begin, end));
-    if (i >= 3) times.push_back(1000.0 * milliseconds / inner);
+    if (i >= 3) times.push_back(1000.0 * milliseconds / kRuns);
   }
   require(cudaGraphExecDestroy(executable));
   require(cudaGraphDestroy(graph));
@@ -114,7 +108,7 @@ void bench_products(int count, int m, int n) {
   const int64_t size = int64_t(count) * m * n, square = int64_t(count) * m * m;
   Array<__half> x(size), y(size), r(square), p(square);
   Array<int> progress(count + 1);
-  fill_random<<<1024, 256, 0, stream>>>(x.data(), nullptr, size, 1 / std::sqrt(float(n)), 1);
+  fill_random<<<1024, 256, 0, stream>>>(x.data(), size, 1 / std::sqrt(float(n)));
   const HalfStack xs{x.data(), n, int64_t(m) * n}, ys{y.data(), n, int64_t(m) * n};
   const HalfStack rs{r.data(), m, int64_t(m) * m}, ps{p.data(), m, int64_t(m) * m};
   const auto time_product = [&](Product product, bool transposed = false) {
@@ -147,80 +141,14 @@ void bench_products(int count, int m, int n) {
        time_product({.kind = ProductKind::kRight, .a = xt, .b = ps, .c = yt, .d = xt, .beta = 2}, true), NAN);
 }
 
-struct Shape {
-  int count, rows, columns;
-};
-
-void bench_orthogonalizer(const char* name, const std::vector<Shape>& shapes, OrthogonalizeOptions::Form form,
-                          ElementType type, int steps = 4) {
-  const auto rows = polar_express_coefficients({.steps = steps, .lower = steps <= 4 ? 5e-3 : 1e-3});
-  const OrthogonalizeOptions options{.coefficients = rows.data(), .steps = steps, .form = form};
-  std::vector<std::unique_ptr<Array<__half>>> halves;
-  std::vector<std::unique_ptr<Array<float>>> floats;
-  std::vector<OrthogonalizeStack> stacks;
-  for (const Shape& shape : shapes) {
-    const int64_t matrix = int64_t(shape.rows) * shape.columns, size = matrix * shape.count;
-    const bool half = type == ElementType::kFloat16;
-    halves.push_back(std::make_unique<Array<__half>>(half ? size : 8));
-    floats.push_back(std::make_unique<Array<float>>(half ? 8 : size));
-    halves.push_back(std::make_unique<Array<__half>>(size));
-    __half* input = halves[halves.size() - 2]->data();
-    fill_random<<<1024, 256, 0, stream>>>(half ? input : nullptr, half ? nullptr : floats.back()->data(),
-                                          size, 1 / std::sqrt(float(std::max(shape.rows, shape.columns))), 7);
-    stacks.push_back({shape.count,
-                      shape.rows,
-                      shape.columns,
-                      half ? static_cast<void*>(input) : floats.back()->data(),
-                      type,
-                      shape.columns,
-                      matrix,
-                      {halves.back()->data(), shape.columns, matrix}});
-  }
-  const int count = int(stacks.size());
-  const size_t bytes = orthogonalize_workspace(stacks.data(), count, options);
-  Array<char> workspace(static_cast<int64_t>(bytes));
-  const double us = time_graph(
-      [&] { require(orthogonalize(stacks.data(), count, options, workspace.data(), bytes, stream)); }, 15, 1);
-  double flops = 0;
-  for (const Shape& shape : shapes) {
-    const double k = std::min(shape.rows, shape.columns), l = std::max(shape.rows, shape.columns);
-    const bool gram = orthogonalize_in_gram_form(shape.rows, shape.columns, options);
-    const int segments = gram ? (steps + 1) / 2 : steps;
-    flops += shape.count * (segments * 3 * k * k * l + k * k * k * (steps + (gram ? 3 * (steps / 2) : 0)));
-  }
-  std::printf("%-32s %-6s %s  %9.3f ms  %5.0f TFLOP/s (half counted)  workspace %.2f GiB\n", name,
-              form == OrthogonalizeOptions::Form::kDirect ? "direct" : "auto",
-              type == ElementType::kFloat16 ? "fp16" : "fp32", us / 1000, flops / us * 1e-6,
-              bytes / 1073741824.0);
-}
-
-void bench_models() {
-  using Form = OrthogonalizeOptions::Form;
-  const std::vector<Shape> small{{48, 768, 768}, {12, 3072, 768}, {12, 768, 3072}};
-  const std::vector<Shape> large{{96, 2048, 2048}, {24, 8192, 2048}, {24, 2048, 8192}};
-  for (const ElementType type : {ElementType::kFloat16, ElementType::kFloat32}) {
-    bench_orthogonalizer("gpt124m, 4 steps", small, Form::kAuto, type);
-  }
-  bench_orthogonalizer("gpt124m, 4 steps", small, Form::kDirect, ElementType::kFloat16);
-  bench_orthogonalizer("  48 of 768 x 768", {small[0]}, Form::kAuto, ElementType::kFloat16);
-  bench_orthogonalizer("  12 of 3072 x 768", {small[1]}, Form::kAuto, ElementType::kFloat16);
-  bench_orthogonalizer("  12 of 768 x 3072", {small[2]}, Form::kAuto, ElementType::kFloat16);
-  bench_orthogonalizer("gpt1b3, 4 steps", large, Form::kAuto, ElementType::kFloat16);
-  bench_orthogonalizer("  96 of 2048 x 2048", {large[0]}, Form::kAuto, ElementType::kFloat16);
-  bench_orthogonalizer("  24 + 24 of 2048 x 8192", {large[1], large[2]}, Form::kAuto, ElementType::kFloat16);
-}
-
 }  // namespace
 }  // namespace gluon::kernel_check
 
-int main(int count, char** arguments) {
+int main() {
   using namespace gluon::kernel_check;
-  const std::string_view part = count > 1 ? arguments[1] : "";
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   require(cudaStreamCreate(&stream));
   require(cublasLtCreate(&lt));
-  if (part != "products") bench_models();
-  if (part == "models") return 0;
   bench_products(48, 768, 768);
   bench_products(24, 768, 3072);
   bench_products(96, 2048, 2048);
