@@ -11,12 +11,12 @@
 
 #include "cli/commands.h"
 #include "cli/out_of_memory.h"
-#include "cli/ranks.h"
 #include "cli/whole_numbers.h"
 #include "gluon/core/check.h"
 #include "gluon/core/openmp_spinning.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
+#include "lab/ranks/launcher.h"
 
 namespace {
 
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const gluon::RankLost& error) {
     std::cerr << "gluon: " << error.what() << std::endl;
-    std::_Exit(gluon::cli::kRankLostCode);  // threads may still wait for the lost rank
+    std::_Exit(gluon::lab::kRankLostCode);  // threads may still wait for the lost rank
   } catch (const std::filesystem::filesystem_error& error) {
     std::cerr << "gluon: " << error.what() << '\n';
     return 2;

@@ -8,12 +8,13 @@
 
 #include "cli/commands.h"
 #include "cli/out_of_memory.h"
-#include "cli/ranks.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "lab/models/zoo.h"
+#include "lab/ranks/join_ranks.h"
+#include "lab/ranks/launcher.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
 #include "lab/train/event_file.h"
@@ -129,7 +130,7 @@ CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) 
               " does not fit the environment's WORLD_SIZE ", environment.size);
   Ranks ranks = environment;
   ranks.timeout = seconds(options.rank_timeout);
-  return make_collective(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
+  return lab::join_ranks(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
 }
 
 // By the lines of its config. Files may lie elsewhere on another machine; what is in them is compared later.
@@ -188,7 +189,7 @@ void train_as_rank(const TrainCommand& options, const CollectivePtr& collective)
   } catch (const RankLost&) {
     throw;
   } catch (const InputError& error) {
-    if (collective->leave(error.what()) && was_launched()) throw CLI::RuntimeError(2);
+    if (collective->leave(error.what()) && lab::was_launched()) throw CLI::RuntimeError(2);
     throw InputError(self + error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     collective->leave(error.what());
@@ -221,11 +222,11 @@ void train(CLI::App& command, TrainCommand& options) {
   if (options.report) (void)lab::page_template();  // a program without it says so before it trains
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {
     const auto grace = std::min<std::chrono::milliseconds>(kGrace, seconds(options.rank_timeout) + kTelling);
-    const int code = launch_ranks(options.ranks, grace);
+    const int code = lab::launch_ranks(options.ranks, grace);
     if (code != 0) throw CLI::RuntimeError(code);
     return;
   }
-  end_with_launcher();
+  lab::end_with_launcher();
   const CollectivePtr collective = meet_ranks(options, environment);
   config.parts = config.parts_for(collective ? collective->size() : 0);
   if (collective) {

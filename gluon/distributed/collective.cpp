@@ -46,7 +46,7 @@ std::map<std::string, std::string> unpacked(const std::string& text) {
   return parts;
 }
 
-// Of a long text the place where it differs.
+// The part of a long text around its first difference.
 std::string excerpt(const std::string& text, std::size_t difference) {
   constexpr std::size_t kBefore = 20, kLength = 100;
   if (text.size() <= kLength) return text;
@@ -55,8 +55,8 @@ std::string excerpt(const std::string& text, std::size_t difference) {
               begin + kLength < text.size() ? "..." : "");
 }
 
-std::string complaint(std::map<std::string, std::string> first, std::map<std::string, std::string> theirs,
-                      int rank) {
+std::string describe_difference(std::map<std::string, std::string> first,
+                                std::map<std::string, std::string> theirs, int rank) {
   for (const auto& [name, value] : theirs) first.try_emplace(name, "nothing");
   for (const auto& [name, value] : first) {
     const std::string& other = theirs.try_emplace(name, "nothing").first->second;
@@ -73,13 +73,17 @@ std::string complaint(std::map<std::string, std::string> first, std::map<std::st
 }  // namespace
 
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks) {
+  return make_collective(backend, ranks, Rendezvous());
+}
+
+CollectivePtr make_collective(std::string_view backend, const Ranks& ranks, const Rendezvous& rendezvous) {
   ranks.validate();
   if (backend == "single") {
     GLUON_CHECK(ranks.size == 1, "collective: 'single' is for one rank, got ", ranks.size);
     return std::make_shared<Single>();
   }
-  if (backend == "gloo") return make_gloo(ranks);
-  if (backend == "nccl") return make_nccl(ranks);
+  if (backend == "gloo") return make_gloo(ranks, rendezvous);
+  if (backend == "nccl") return make_nccl(ranks, rendezvous);
   throw InputError(join("collective: unknown backend '", backend, "'; allowed are single, gloo, nccl"));
 }
 
@@ -120,7 +124,8 @@ void check_agreement(Collective& collective, const std::map<std::string, std::st
   const at::Tensor ranks = differ.nonzero();
   if (ranks.size(0) == 0) return;
   const int other = ranks[0].item<int>();
-  throw InputError(complaint(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
+  throw InputError(
+      describe_difference(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
 }
 
 void check_agreement(Collective& collective, std::string_view what, const std::string& text) {

@@ -28,8 +28,8 @@ GradientReducer::GradientReducer(std::span<const Layer> layers, std::span<const 
 GradientReducer::~GradientReducer() { remove_hooks(); }
 
 void GradientReducer::add_buckets(std::span<const int> owners) {
-  // The backward pass reaches the last layers first. A window of layers fills its owners' buckets together: a bucket
-  // with layers from everywhere could not leave before the end.
+  // The backward pass reaches the last layers first. Buckets hold layers of one window only: one with layers from the
+  // whole model would be full only at the end.
   std::map<std::string, std::size_t> window;
   int64_t window_bytes = 0;
   for (std::size_t i = slots_.size(); i-- > 0;) {
@@ -63,7 +63,7 @@ void GradientReducer::add_hooks() {
     if (!slots_[i].layer.parameter.requires_grad()) continue;
     slots_[i].accumulator = torch::autograd::impl::grad_accumulator(slots_[i].layer.parameter);
     const auto hook = [this, i](const variable_list& outputs, const variable_list&) {
-      arrived(i);
+      on_gradient(i);
       return outputs;
     };
     slots_[i].hook =
@@ -78,7 +78,7 @@ void GradientReducer::remove_hooks() {
   }
 }
 
-void GradientReducer::open() {
+void GradientReducer::clear_buckets() {
   for (Bucket& bucket : buckets_) {
     bucket.values = at::zeros({bucket.entries}, bucket.like);
     bucket.missing = bucket.slots.size();
@@ -95,9 +95,9 @@ void GradientReducer::begin(int64_t backward_passes) {
   GLUON_CHECK(backward_passes >= 0, "GradientReducer: the number of backward passes must be >= 0, got ",
               backward_passes);
   if (idle() || backward_passes == 0) return;
-  open();
+  clear_buckets();
   passes_ = backward_passes;
-  remove_hooks();  // of a begin() that nothing followed
+  remove_hooks();  // of a begin() without finish()
   add_hooks();
 }
 
@@ -111,13 +111,13 @@ void GradientReducer::cancel() {
   }
 }
 
-void GradientReducer::arrived(std::size_t index) {
+void GradientReducer::on_gradient(std::size_t index) {
   const std::lock_guard lock(mutex_);
   if (passes_ == 0) return;
   Slot& slot = slots_[index];
   ++slot.passes;
   GLUON_CHECK(slot.passes <= passes_, "GradientReducer: layer '", slot.layer.name,
-              "' has a gradient of more backward passes than the ", passes_, " announced");
+              "' was reached by more backward passes than the ", passes_, " announced");
   const bool last = slot.passes == passes_;
   if (last || options_.exact) take_gradient(slot);
   if (!last) return;
@@ -131,12 +131,12 @@ void GradientReducer::take_gradient(Slot& slot) {
   const at::Tensor& gradient = parameter.grad();
   if (!gradient.defined()) return;
   const at::Tensor& values = buckets_[slot.bucket].values;
-  // Divided before the sum, which might be too large for float16; exact sums after it.
+  // Divide before the sum, which may overflow float16; exact sums are divided after it.
   const double share = options_.mean && !options_.exact ? 1.0 / collective_->size() : 1.0;
   values.narrow(0, slot.offset, gradient.numel()).view(gradient.sizes()).add_(gradient, share);
   values[slot.flag].fill_(1);
   slot.taken = true;
-  // Or the next backward pass would add to it, in its own precision.
+  // Otherwise the next backward pass adds to it, in its own precision.
   if (options_.exact) parameter.mutable_grad() = at::Tensor();
 }
 
@@ -150,9 +150,9 @@ void GradientReducer::send_full_buckets() {
 void GradientReducer::finish() {
   if (idle()) return;
   remove_hooks();
-  if (passes_ == 0) open();
+  if (passes_ == 0) clear_buckets();
   for (Slot& slot : slots_) {
-    // Not yet under way: all of it, or what passes beyond those announced left.
+    // Not taken yet: nothing was announced, or fewer backward passes came than announced.
     if (passes_ == 0 || slot.passes < passes_) take_gradient(slot);
   }
   passes_ = 0;
@@ -174,12 +174,13 @@ void GradientReducer::deliver(const Bucket& bucket) {
     const Slot& slot = slots_[i];
     at::Tensor parameter = slot.layer.parameter;
     const at::Tensor gradient = values.narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
-    parameter.mutable_grad() = anybody_has(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
+    parameter.mutable_grad() =
+        any_rank_has_gradient(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
   }
 }
 
-// Asks the device only where this rank does not know.
-bool GradientReducer::anybody_has(const Slot& slot) const {
+// Reads the device only when this rank has no gradient itself.
+bool GradientReducer::any_rank_has_gradient(const Slot& slot) const {
   return slot.taken || buckets_[slot.bucket].values[slot.flag].item<double>() > 0;
 }
 

@@ -1,10 +1,10 @@
-// GradientReducer: the gradients of all ranks, added up at the owner of each layer.
+// GradientReducer: adds up the gradients of all ranks at the owner of each layer.
 //
-//   backward pass   -> layer by layer, last ones first, gradients fill buckets; a full bucket leaves at once
-//   finish()        -> the rest leaves; owners have the sum of all ranks as their layer's gradient
+//   backward pass   -> gradients fill buckets, last layer first; a full bucket is sent at once
+//   finish()        -> sends the rest; the owner of a layer has the sum of all ranks as its gradient
 //
-// So most of the exchange happens while the backward pass goes on. A bucket holds neighbouring layers of one owner, and
-// all ranks send the same buckets in the same order, whatever order their gradients come in.
+// So most of the exchange overlaps with the backward pass. A bucket holds neighbouring layers of one owner. All ranks
+// send the same buckets in the same order, whatever the order in which their gradients arrive.
 
 #pragma once
 
@@ -27,34 +27,35 @@ namespace gluon {
 
 class GradientReducer {
  public:
-  /// One owner a layer.
+  /// `owners` holds the owning rank of each layer.
   GradientReducer(std::span<const Layer> layers, std::span<const int> owners, CollectivePtr collective,
                   ReductionOptions options);
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// The next `backward_passes` belong together: in the last of them buckets leave. Without this call finish() takes
-  /// the gradients that are there. Hooks are on the parameters from here to finish() or cancel(): they keep autograd's
-  /// nodes on today's stream, so a CUDA graph can be captured before and after, not between.
+  /// Announces `backward_passes` that accumulate one gradient; buckets are sent during the last of them. Without this
+  /// call finish() sends the gradients it finds. The parameters have autograd hooks from here to finish() or cancel().
+  /// The hooks keep autograd's nodes on the current stream, so no CUDA graph can be captured in between.
   void begin(int64_t backward_passes);
 
-  /// Takes begin() back.
+  /// Undoes begin().
   void cancel();
 
-  /// Owners' gradients become the mean (or sum) over the ranks; a rank without one counts as zeros, unless no rank has
-  /// any. Gradients of other ranks' layers are undefined afterwards in exact sums, else as they were.
+  /// Replaces the gradients of this rank's layers by the mean (or sum) over the ranks. A rank without a gradient counts
+  /// as zeros; without any the gradient is undefined. Gradients of other ranks' layers become undefined with `exact`, and
+  /// stay as they are otherwise.
   void finish();
 
  private:
   struct Slot {
     Layer layer;
     std::size_t bucket = 0;
-    int64_t offset = 0;                                  // of its values in the bucket
-    int64_t flag = 0;                                    // where the bucket says whether there is a gradient
-    int64_t passes = 0;                                  // backward passes since begin() that reached it
-    bool taken = false;                                  // there is a gradient on this rank
-    std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook, if there is one
+    int64_t offset = 0;  // of its values in the bucket
+    int64_t flag = 0;    // entry of the bucket: > 0 when any rank has a gradient
+    int64_t passes = 0;  // backward passes since begin() that reached it
+    bool taken = false;  // this rank has a gradient
+    std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook; null without one
     uintptr_t hook = 0;
   };
   struct Bucket {
@@ -62,9 +63,9 @@ class GradientReducer {
     at::TensorOptions like;
     std::vector<std::size_t> slots;
     int64_t entries = 0;
-    // under way
+    // During a step:
     at::Tensor values;
-    std::size_t missing = 0;
+    std::size_t missing = 0;  // slots without a gradient so far
     ExchangePtr exchange;
   };
 
@@ -72,20 +73,20 @@ class GradientReducer {
   void add_buckets(std::span<const int> owners);
   void add_hooks();
   void remove_hooks();
-  void open();                     // empty buckets
-  void arrived(std::size_t slot);  // by a hook
-  void take_gradient(Slot& slot);  // into its bucket
+  void clear_buckets();
+  void on_gradient(std::size_t slot);  // called by a hook
+  void take_gradient(Slot& slot);      // adds it to the bucket
   void send_full_buckets();
-  void deliver(const Bucket& bucket);  // to its owner's layers
-  bool anybody_has(const Slot& slot) const;
+  void deliver(const Bucket& bucket);  // to its layers, on their owner
+  bool any_rank_has_gradient(const Slot& slot) const;
 
   CollectivePtr collective_;
   ReductionOptions options_;
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
-  std::mutex mutex_;      // a GPU's backward pass has a thread of its own
-  int64_t passes_ = 0;    // of begin(); 0: hooks do nothing
-  std::size_t next_ = 0;  // bucket to leave
+  std::mutex mutex_;      // the backward pass of a GPU runs in another thread
+  int64_t passes_ = 0;    // announced by begin(); 0: none
+  std::size_t next_ = 0;  // the next bucket to send
 };
 
 }  // namespace gluon

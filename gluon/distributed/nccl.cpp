@@ -2,9 +2,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include <cstdlib>
-#include <iostream>
-
 #include "gluon/core/check.h"
 #include "gluon/distributed/backends.h"
 #include "gluon/distributed/process_group.h"
@@ -14,7 +11,7 @@ namespace {
 
 using Nccl = c10d::ProcessGroupNCCL;
 
-// The GPU of this process from here on.
+// Makes the GPU of this rank the current one.
 at::Device take_gpu(const Ranks& ranks) {
   const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
   const int count = cuda.deviceCount();
@@ -25,35 +22,25 @@ at::Device take_gpu(const Ranks& ranks) {
   return device;
 }
 
-// An exchange with a lost rank hangs on the GPU, where nothing can be thrown: the process ends here.
-std::function<void(const std::string&)> end_process(int rank) {
-  return [rank](const std::string& cause) {
-    std::cerr << "gluon: rank " << rank << ": " << cause << "; the run ends here" << std::endl;
-    std::_Exit(1);
-  };
-}
-
 }  // namespace
 
-CollectivePtr make_nccl(const Ranks& ranks) {
+CollectivePtr make_nccl(const Ranks& ranks, const Rendezvous& rendezvous) {
   const at::Device device = take_gpu(ranks);
-  const auto connect = [ranks](const Meeting& meeting) -> c10::intrusive_ptr<C10dGroup> {
+  const auto connect = [ranks](const StorePtr& store) -> c10::intrusive_ptr<C10dGroup> {
     auto options = Nccl::Options::create();
-    // c10d aborts the process without naming a rank: it comes second, for what the watch cannot see.
+    // An exchange with a lost rank hangs on the GPU until c10d aborts the process, without naming the rank. A monitor
+    // that knows the rank may end the process before.
     options->timeout = ranks.timeout + std::chrono::minutes(1);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store);
-    return c10::make_intrusive<Nccl>(store, ranks.rank, ranks.size, options);
+    return c10::make_intrusive<Nccl>(c10::make_intrusive<c10d::PrefixStore>("nccl", store), ranks.rank,
+                                     ranks.size, options);
   };
   const auto close = []([[maybe_unused]] C10dGroup& group) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)
     static_cast<Nccl&>(group).shutdown();  // or it warns
 #endif
   };
-  return std::make_shared<ProcessGroup>(ranks, GroupOptions{.name = "nccl",
-                                                            .device = device,
-                                                            .connect = connect,
-                                                            .close = close,
-                                                            .watch = {.on_lost = end_process(ranks.rank)}});
+  return std::make_shared<ProcessGroup>(
+      ranks, GroupOptions{.name = "nccl", .device = device, .connect = connect, .close = close}, rendezvous);
 }
 
 }  // namespace gluon

@@ -3,7 +3,7 @@
 
 namespace gluon {
 
-CollectivePtr make_nccl(const Ranks&) {
+CollectivePtr make_nccl(const Ranks&, const Rendezvous&) {
   throw InputError("collective: this build has no nccl: it needs a LibTorch with CUDA and NCCL");
 }
 

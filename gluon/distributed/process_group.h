@@ -1,4 +1,4 @@
-// A Collective over a process group of c10d. What c10d throws becomes a sentence that names the lost rank.
+// A Collective over a c10d process group. It turns the errors of c10d into RankLost with one sentence.
 
 #pragma once
 
@@ -11,9 +11,7 @@
 
 #include <functional>
 
-#include "gluon/distributed/collective.h"
-#include "gluon/distributed/meeting.h"
-#include "gluon/distributed/rank_watch.h"
+#include "gluon/distributed/store.h"
 
 namespace gluon {
 
@@ -25,16 +23,15 @@ using C10dGroup = c10d::ProcessGroup;
 
 struct GroupOptions {
   std::string name;
-  at::Device device;  // tensors of another kind of device are copied there and back
-  std::function<c10::intrusive_ptr<C10dGroup>(const Meeting&)> connect;  // owns what it uses
-  std::function<void(C10dGroup&)> close = nullptr;  // before the end of a run that went well
-  WatchOptions watch = {};
+  at::Device device;  // tensors on another type of device are copied to it and back
+  std::function<c10::intrusive_ptr<C10dGroup>(const StorePtr&)> connect;  // owns what it uses
+  std::function<void(C10dGroup&)> close = nullptr;                        // called unless the group is broken
 };
 
 class ProcessGroup : public Collective {
  public:
-  /// Meets the other ranks and connects them. Throws as make_collective().
-  ProcessGroup(const Ranks& ranks, GroupOptions options);
+  /// Meets the other ranks and connects to them; a null rendezvous is meet_at_store(). Throws as make_collective().
+  ProcessGroup(const Ranks& ranks, GroupOptions options, const Rendezvous& rendezvous);
   ~ProcessGroup() override;
 
   ProcessGroup(const ProcessGroup&) = delete;
@@ -48,6 +45,9 @@ class ProcessGroup : public Collective {
   ExchangePtr broadcast(at::Tensor tensor, int root) override;
   bool leave(const std::string& why) override;
 
+  /// This rank, as its exchanges know it; they may outlive the group.
+  struct Member;
+
  private:
   using Start = std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>;
 
@@ -55,8 +55,8 @@ class ProcessGroup : public Collective {
 
   Ranks ranks_;
   GroupOptions options_;
-  Meeting meeting_;  // rank 0's holds the store, which the watch needs to the end
-  std::shared_ptr<RankWatch> watch_;
+  StorePtr store_;  // outlives the member's monitor
+  std::shared_ptr<Member> member_;
   c10::intrusive_ptr<C10dGroup> group_;
 };
 

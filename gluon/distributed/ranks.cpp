@@ -1,13 +1,7 @@
 #include "gluon/distributed/ranks.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
@@ -23,7 +17,7 @@ struct Setting {
   std::string_view value;
 };
 
-// The first of these variables that is set.
+// The first of these variables that is set and not empty.
 std::optional<Setting> first_set(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
@@ -41,7 +35,7 @@ int number(const Setting& setting) {
   return value;
 }
 
-// The variables of one launcher; those of another one around it say something else.
+// The variables of one launcher. They are never mixed: one launcher may have started another.
 struct Launcher {
   const char* rank;
   const char* size;
@@ -54,7 +48,7 @@ const Launcher* find_launcher() {
       {"RANK", "WORLD_SIZE", "LOCAL_RANK", true},
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
       {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-      // Its rank alone is set in batch scripts, too, where nobody started more than one process.
+      // Batch scripts have SLURM_PROCID, too, although they are one process.
       {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"}};
   for (const Launcher& launcher : kLaunchers) {
     const bool slurm = &launcher == std::end(kLaunchers) - 1;
@@ -63,7 +57,7 @@ const Launcher* find_launcher() {
   return nullptr;
 }
 
-// As far as the launcher tells.
+// As far as the launcher's variables say.
 bool on_several_machines(int size) {
   const auto here = first_set({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"});
   if (here) return number(*here) < size;
@@ -71,12 +65,12 @@ bool on_several_machines(int size) {
   return machines && number(*machines) > 1;
 }
 
-// torchrun holds a store, and keeps it when it starts its processes again.
-std::string port_key_of_torchrun() {
-  const auto holds = first_set({"TORCHELASTIC_USE_AGENT_STORE"});
-  if (!holds || holds->value != "True") return {};
+// torchrun's own store survives when it restarts the ranks, with the keys of the ranks before.
+std::string torchrun_store_prefix() {
+  const auto serves = first_set({"TORCHELASTIC_USE_AGENT_STORE"});
+  if (!serves || serves->value != "True") return {};
   const auto restarts = first_set({"TORCHELASTIC_RESTART_COUNT"});
-  return join("gluon/port/", restarts ? restarts->value : "0");
+  return join("gluon/", restarts ? restarts->value : "0");
 }
 
 }  // namespace
@@ -96,39 +90,24 @@ Ranks Ranks::from_environment() {
   if (const auto address = first_set({"MASTER_ADDR"})) {
     ranks.master_address = address->value;
   } else {
-    GLUON_CHECK(
-        !on_several_machines(ranks.size),
-        "environment: MASTER_ADDR is not set: ranks on several machines need the address of rank 0's");
+    GLUON_CHECK(!on_several_machines(ranks.size),
+                "environment: MASTER_ADDR is not set: ranks on several machines need the address of rank 0");
   }
   if (const auto port = first_set({"MASTER_PORT"})) {
     const int value = number(*port);
     GLUON_CHECK(value > 0 && value < 65536, "environment: MASTER_PORT must be in 1..65535, got ", value);
     ranks.master_port = static_cast<uint16_t>(value);
   }
-  if (launcher->given) ranks.port_key = port_key_of_torchrun();
+  if (launcher->given) ranks.store_prefix = torchrun_store_prefix();
   ranks.validate();
   return ranks;
 }
 
 void Ranks::validate() const {
-  GLUON_CHECK(size >= 1, "ranks: their number must be >= 1, got ", size);
+  GLUON_CHECK(size >= 1, "ranks: the size must be >= 1, got ", size);
   GLUON_CHECK(rank >= 0 && rank < size, "ranks: the rank must be in 0..", size - 1, ", got ", rank);
   GLUON_CHECK(local_rank >= 0, "ranks: the local rank must be >= 0, got ", local_rank);
   GLUON_CHECK(timeout.count() > 0, "ranks: the timeout must be > 0, got ", timeout.count(), " ms");
-}
-
-uint16_t free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(socket, plain, size) == 0 && ::getsockname(socket, plain, &size) == 0;
-  const int error = errno;
-  ::close(socket);
-  GLUON_CHECK(bound, "ranks: no free port on the loopback: ", std::strerror(error));
-  return ntohs(address.sin_port);
 }
 
 }  // namespace gluon

@@ -1,4 +1,4 @@
-// Ranks: which of how many processes this is, and where they meet; as torchrun, mpirun and srun tell it.
+// Ranks: which of how many processes this is, and where they meet. torchrun, mpirun and srun set it in the environment.
 
 #pragma once
 
@@ -11,24 +11,21 @@ namespace gluon {
 struct Ranks {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // on this machine: the GPU to take
-  bool given = false;  // by RANK and WORLD_SIZE: one rank then meets, too, with itself
+  int local_rank = 0;  // on this machine: selects the GPU
+  bool given = false;  // RANK and WORLD_SIZE are set: even a single rank is then a group of its own
   std::string master_address = "127.0.0.1";
   uint16_t master_port = 29500;
-  /// Not empty: the launcher has a store of its own at master_port, where rank 0 leaves the port of ours by this name.
-  std::string port_key;
-  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of every meeting and every exchange
+  /// Not empty: the launcher serves a store at master_port. Ranks use it with this prefix instead of serving their own.
+  std::string store_prefix;
+  std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of joining and of every exchange
 
-  /// RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and what torchrun adds to them; where they are not set,
-  /// what Open MPI, MPICH or srun say of rank and size; one rank without any of them. Throws InputError on values that
-  /// do not fit each other, naming them.
+  /// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and what torchrun adds to them. Without RANK and
+  /// WORLD_SIZE, rank and size are those of Open MPI, MPICH or srun; without any of them there is one rank. Throws
+  /// InputError that names the variable.
   static Ranks from_environment();
 
-  /// Throws InputError naming the field.
+  /// Throws InputError that names the field.
   void validate() const;
 };
-
-/// A port of the loopback that is free now, for ranks of this machine. Throws InputError when there is none.
-uint16_t free_port();
 
 }  // namespace gluon

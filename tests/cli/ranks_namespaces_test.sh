@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two machines, as far as the network can tell: a rank in each of two network namespaces. They train as two ranks of one.
+# Two ranks in two network namespaces, as on two machines, train as two ranks of one machine do.
 set -u
 program=$(realpath "$1")
 work=$(mktemp -d)
@@ -20,10 +20,10 @@ skip() {
   echo "skipped: $1"
   exit 0
 }
-[ "$(id -u)" -eq 0 ] || skip "namespaces need root"
-command -v ip >/dev/null || skip "there is no ip (iproute2)"
+[ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "ip (iproute2) is not installed"
 
-# The pair's names are within the kernel's 15 characters.
+# Connects two new namespaces. Interface names have at most 15 characters.
 pair() {
   ip netns add "$left" && ip netns add "$right" &&
     ip -n "$left" link add gluon0 type veth peer name gluon1 netns "$right" &&
@@ -31,9 +31,9 @@ pair() {
     ip -n "$left" link set gluon0 up && ip -n "$right" link set gluon1 up &&
     ip -n "$left" link set lo up && ip -n "$right" link set lo up
 }
-pair 2>pair.txt || skip "this machine makes no namespaces: $(head -n 1 pair.txt)"
+pair 2>pair.txt || skip "network namespaces are not available: $(head -n 1 pair.txt)"
 
-# start NAMESPACE RANK: in the background.
+# start NAMESPACE RANK: run in the background.
 start() {
   export RANK=$2 LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.201.7.1 MASTER_PORT=29511
   exec timeout 60 ip netns exec "$1" "$program" train "${flags[@]}" --rank-timeout 20 --out apart >"$2.txt" 2>&1
@@ -54,11 +54,11 @@ if [ "$status" -ne 0 ] || [ "$together" -ne 0 ]; then
   exit 1
 fi
 
-# Step, losses and validation; the times differ.
+# The columns for steps and losses; times differ between runs.
 columns() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i ~ /step|loss|val/) keep[i] = 1 }
   { line = ""; for (i = 1; i <= NF; i++) if (i in keep) line = line $i ","; print line }' "$1/log.csv"; }
 columns apart >apart.csv
 columns together >together.csv
 head -n 1 together.csv
 [ "$(wc -l <together.csv)" -eq 11 ] || { echo "expected 10 steps" && exit 1; }
-cmp apart.csv together.csv && echo "two namespaces train as one machine"
+cmp apart.csv together.csv && echo "two namespaces train as one machine does"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks that share each batch and the optimizer train as one: the same losses, weights and samples of smoothness.
+# Several ranks train as one does: the same losses, weights and smoothness samples.
 set -euo pipefail
 program=$1
 work=$(mktemp -d)
@@ -14,7 +14,7 @@ fi
 run() { # name, flags
   local name=$1
   shift
-  # One thread: threads that wait for each other crawl on a busy machine.
+  # One thread: several threads that wait for each other are slow on a busy machine.
   if ! timeout 300 "$program" train --threads 1 "$@" --out "$work/$name" >>"$work/$name.txt" 2>&1; then
     echo "train $* failed:"
     tail -n 5 "$work/$name.txt"
@@ -26,7 +26,7 @@ same_bytes() { # file, run, run
   cmp "$work/$2/$1" "$work/$3/$1" || { echo "$2 and $3 differ in $1"; exit 1; }
 }
 
-# The losses of two runs, to 1e-5; `val` where there is one to 1e-6.
+# Compares the losses of two runs: training to 1e-5, validation to 1e-6.
 same_curve() { # run, run
   paste -d, <(cut -d, -f1,3,4 "$work/$1/log.csv") <(cut -d, -f1,3,4 "$work/$2/log.csv") |
     awk -F, -v runs="$1 and $2" '
@@ -36,7 +36,7 @@ same_curve() { # run, run
       END { exit bad || NR < 2 }'
 }
 
-# The default model on the default data, whose 16 examples three ranks cannot share evenly.
+# The default model and data; three ranks cannot share its 16 examples evenly.
 for ranks in 1 2 3; do run "default$ranks" --ranks "$ranks" --steps 50; done
 for ranks in 2 3; do
   same_curve default1 "default$ranks"
@@ -44,7 +44,7 @@ for ranks in 2 3; do
 done
 [ "$(wc -l <"$work/default3/log.csv")" -eq 51 ]
 
-# Twice the same, smoothness recorded, gradients accumulated, AdamW's layers among the others.
+# The same run twice, with smoothness samples, accumulated gradients and AdamW layers.
 measured=("${small[@]}" --deterministic --preset muon --accumulate 2 --steps 20 --smoothness-every 5)
 run one --ranks 3 "${measured[@]}"
 run two --ranks 3 "${measured[@]}"
@@ -55,7 +55,7 @@ for other in two alone; do
 done
 [ "$(wc -l <"$work/one/smoothness.csv")" -gt 10 ]
 
-# Started by hand, as torchrun does.
+# Started with the variables that torchrun sets.
 port=$((20000 + RANDOM % 10000))
 for rank in 1 2 0; do
   RANK=$rank WORLD_SIZE=3 LOCAL_RANK=$rank MASTER_ADDR=127.0.0.1 MASTER_PORT=$port OMP_NUM_THREADS=1 timeout 300 \
@@ -67,7 +67,7 @@ RANK=0 WORLD_SIZE=1 MASTER_PORT=$port run group "${small[@]}" --steps 20
 same_bytes checkpoint/step-00000020.safetensors small group
 same_bytes checkpoint/step-00000020.safetensors small hand
 
-# A checkpoint of three ranks goes on with one, with two, and with more than there are parts for.
+# A checkpoint of three ranks resumes with one, two and three ranks, but not with more ranks than parts.
 for ranks in 1 2 3; do
   cp -r "$work/hand" "$work/on$ranks"
   run "on$ranks" --resume --ranks "$ranks" --steps 30

@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "gluon/core/check.h"
-#include "gluon/geometry/presets.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -22,13 +21,13 @@ TEST(Single, ReturnsAtOnce) {
   check_agreement(*one, "config", "a");
 }
 
-TEST(MakeCollective, RefusesWhatItCannotMake) {
-  EXPECT_THROW(make_collective("mpi", {}), InputError);
-  EXPECT_THROW(make_collective("single", {.rank = 0, .size = 2}), InputError);
-  EXPECT_THROW(make_collective("gloo", {.rank = 2, .size = 2}), InputError);
+TEST(MakeCollective, RejectsUnknownBackendsAndBadRanks) {
+  EXPECT_INPUT_ERROR(make_collective("mpi", {}), "unknown backend 'mpi'; allowed are single, gloo, nccl");
+  EXPECT_INPUT_ERROR(make_collective("single", {.rank = 0, .size = 2}), "'single' is for one rank, got 2");
+  EXPECT_INPUT_ERROR(make_collective("gloo", {.rank = 2, .size = 2}), "the rank must be in 0..1, got 2");
 }
 
-class Environment : public ::testing::Test {
+class RanksFromEnvironment : public ::testing::Test {
  protected:
   void TearDown() override {
     for (const char* name :
@@ -41,7 +40,7 @@ class Environment : public ::testing::Test {
   }
 };
 
-TEST_F(Environment, SaysTheRanks) {
+TEST_F(RanksFromEnvironment, ReadsTheVariables) {
   EXPECT_EQ(Ranks::from_environment().size, 1);
   ::setenv("RANK", "3", 1), ::setenv("WORLD_SIZE", "4", 1), ::setenv("MASTER_PORT", "1234", 1);
   ::setenv("LOCAL_RANK", "1", 1), ::setenv("MASTER_ADDR", "10.0.0.1", 1);
@@ -51,18 +50,18 @@ TEST_F(Environment, SaysTheRanks) {
   EXPECT_EQ(ranks.local_rank, 1);
   EXPECT_EQ(ranks.master_address, "10.0.0.1");
   EXPECT_EQ(ranks.master_port, 1234);
-  EXPECT_EQ(ranks.port_key, "");
+  EXPECT_EQ(ranks.store_prefix, "");
 }
 
-TEST_F(Environment, TorchrunSaysWhetherItHoldsAStore) {
+TEST_F(RanksFromEnvironment, UsesTheStoreOfTorchrun) {
   ::setenv("RANK", "0", 1), ::setenv("WORLD_SIZE", "1", 1);
   ::setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1), ::setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
-  EXPECT_EQ(Ranks::from_environment().port_key, "");
+  EXPECT_EQ(Ranks::from_environment().store_prefix, "");
   ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-  EXPECT_EQ(Ranks::from_environment().port_key, "gluon/port/2");
+  EXPECT_EQ(Ranks::from_environment().store_prefix, "gluon/2");
 }
 
-TEST_F(Environment, SlurmSaysThemToo) {
+TEST_F(RanksFromEnvironment, ReadsSlurm) {
   ::setenv("SLURM_PROCID", "0", 1), ::setenv("SLURM_NTASKS", "2", 1);
   EXPECT_EQ(Ranks::from_environment().size, 1) << "a batch script is one process";
   ::setenv("SLURM_PROCID", "1", 1), ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
@@ -71,7 +70,7 @@ TEST_F(Environment, SlurmSaysThemToo) {
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
 }
 
-TEST_F(Environment, MpiSaysThemToo) {
+TEST_F(RanksFromEnvironment, ReadsMpi) {
   ::setenv("PMI_RANK", "1", 1), ::setenv("PMI_SIZE", "2", 1);
   EXPECT_EQ(Ranks::from_environment().rank, 1);
   ::setenv("OMPI_COMM_WORLD_RANK", "2", 1), ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
@@ -82,7 +81,7 @@ TEST_F(Environment, MpiSaysThemToo) {
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
 }
 
-TEST_F(Environment, RefusesWhatDoesNotFit) {
+TEST_F(RanksFromEnvironment, RejectsBadValues) {
   ::setenv("RANK", "1", 1);
   EXPECT_INPUT_ERROR(Ranks::from_environment(), "RANK is set, WORLD_SIZE is not");
   ::setenv("WORLD_SIZE", "1", 1);

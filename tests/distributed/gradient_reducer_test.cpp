@@ -1,4 +1,4 @@
-// Gradients reach their owners while the backward pass goes on, and add up to the same bits in any order.
+// Gradients are sent to their owners during the backward pass, and add up to the same bits in any order.
 
 #include "gluon/distributed/gradient_reducer.h"
 
@@ -8,6 +8,7 @@
 
 #include "gluon/core/check.h"
 #include "tests/distributed/processes.h"
+#include "tests/expect_error.h"
 
 namespace gluon {
 namespace {
@@ -28,7 +29,7 @@ at::Tensor numbers(const Layer& layer, int seed) {
          at::randn(layer.parameter.sizes(), generator, at::kFloat).mul(4).exp();
 }
 
-// A loss whose gradient of layer i is numbers(layer, seed + i).
+// Runs the backward pass of a loss whose gradient of layer i is numbers(layer, seed + i).
 void backward(const std::vector<Layer>& layers, int seed, std::size_t first = 0) {
   at::Tensor loss = at::zeros({});
   for (std::size_t i = first; i < layers.size(); ++i) {
@@ -37,7 +38,7 @@ void backward(const std::vector<Layer>& layers, int seed, std::size_t first = 0)
   loss.backward();
 }
 
-// What buckets leave is seen on the way to the real one.
+// Counts the buckets that are sent.
 class Counting : public Collective {
  public:
   explicit Counting(CollectivePtr inner) : inner_(std::move(inner)) {}
@@ -83,14 +84,14 @@ TEST(GradientReducer, SendsBucketsDuringTheLastBackwardPass) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
 }
 
-TEST(GradientReducer, AGradientOfOneRankCountsAndOneOfNoRankDoesNot) {
+TEST(GradientReducer, RanksWithoutAGradientCountAsZeros) {
   const std::vector<int> codes = run_ranks(2, [](const Ranks& ranks) {
     const std::vector<Layer> layers = make_layers();
     GradientReducer reducer(layers, kOwners, make_collective("gloo", ranks), {.mean = false});
     for (const bool announced : {true, false}) {
       for (const Layer& layer : layers) at::Tensor(layer.parameter).mutable_grad() = at::Tensor();
       if (announced) reducer.begin(1);
-      backward(layers, 0, ranks.rank == 0 ? 2 : 1);  // rank 1 alone has one for the layer it owns
+      backward(layers, 0, ranks.rank == 0 ? 2 : 1);  // only rank 1 has a gradient of layer 1
       reducer.finish();
       EXPECT_FALSE(layers[0].parameter.grad().defined());
       const std::size_t mine = ranks.rank == 0 ? 2 : 1;
@@ -101,7 +102,7 @@ TEST(GradientReducer, AGradientOfOneRankCountsAndOneOfNoRankDoesNot) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0}));
 }
 
-// Six parts, as one rank adds them and as three ranks do.
+// Six parts, added by one rank and by three.
 TEST(GradientReducer, ExactSumsAreTheSameOnAnyNumberOfRanks) {
   const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
     constexpr int kParts = 6;
@@ -126,15 +127,16 @@ TEST(GradientReducer, ExactSumsAreTheSameOnAnyNumberOfRanks) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
 }
 
-TEST(GradientReducer, RefusesMoreBackwardPassesThanAnnounced) {
+TEST(GradientReducer, RejectsMoreBackwardPassesThanAnnounced) {
   const std::vector<int> codes = run_ranks(1, [](const Ranks&) {
     const std::vector<Layer> layers = make_layers();
     const CollectivePtr single = make_collective("single", {});
     GradientReducer reducer(layers, std::vector<int>(kLayers, 0), single, {.exact = true});
     reducer.begin(1);
     backward(layers, 0);
-    EXPECT_THROW(backward(layers, 0), InputError);
-    EXPECT_THROW(GradientReducer(layers, kOwners, single, {.bucket_bytes = 0}), InputError);
+    EXPECT_INPUT_ERROR(backward(layers, 0), "was reached by more backward passes than the 1 announced");
+    EXPECT_INPUT_ERROR(GradientReducer(layers, kOwners, single, {.bucket_bytes = 0}),
+                       "bucket_bytes must be >= 1, got 0");
   });
   EXPECT_EQ(codes, (std::vector<int>{0}));
 }

@@ -1,4 +1,4 @@
-// Runs a test's body in several processes that meet over loopback.
+// Runs the body of a test in several processes that meet over loopback.
 
 #pragma once
 
@@ -12,16 +12,17 @@
 #include <vector>
 
 #include "gluon/distributed/collective.h"
+#include "lab/ranks/free_port.h"
 
 namespace gluon {
 
-/// Calls body(ranks) in `size` new processes; returns their exit codes: 0, or 1 after an exception or a failed
-/// expectation, or 128 + the signal. Threads do not survive a fork: the caller must not have used ATen's before.
+/// Calls body(ranks) in `size` new processes. Returns their exit codes: 0, or 1 after an exception or a failed
+/// expectation, or 128 + the signal. Threads do not survive a fork: the caller must not have used ATen's threads before.
 inline std::vector<int> run_ranks(int size, const std::function<void(const Ranks&)>& body,
                                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-  const uint16_t port = free_port();
+  const uint16_t port = lab::free_port();
   std::vector<pid_t> children;
-  std::fflush(stdout);  // or every child would print what is waiting there
+  std::fflush(stdout);  // or every child prints what is buffered
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -45,6 +46,15 @@ inline std::vector<int> run_ranks(int size, const std::function<void(const Ranks
     codes.push_back(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
   }
   return codes;
+}
+
+inline void expect_rank_lost(const std::function<void()>& body, const std::string& text) {
+  try {
+    body();
+    ADD_FAILURE() << "expected RankLost: " << text;
+  } catch (const RankLost& lost) {
+    EXPECT_NE(std::string(lost.what()).find(text), std::string::npos) << lost.what();
+  }
 }
 
 }  // namespace gluon

@@ -1,4 +1,4 @@
-// N ranks, each with its share of the examples, train as one rank with all of them.
+// Several ranks, each with its share of the examples, train as one rank with all of them does.
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -29,7 +29,7 @@ std::vector<Layer> make_layers() {
   return layers;
 }
 
-// The mean gradient of examples [first, first + count) of a step; "never" has none.
+// Sets the mean gradient of examples [first, first + count) of a step; "never" gets none.
 void set_gradients(std::vector<Layer>& layers, int step, int first, int count) {
   for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
     at::Tensor sum = at::zeros_like(layers[i].parameter);
@@ -41,7 +41,7 @@ void set_gradients(std::vector<Layer>& layers, int step, int first, int count) {
   }
 }
 
-// Ranks must fork before ATen has threads: everything happens in children, one rank being a child, too.
+// Called in forked processes only: no fork may follow the start of ATen's threads.
 void train(Optimizer& optimizer, std::vector<Layer>& layers, int from, int to, const Ranks& ranks) {
   constexpr int kExamples = 6;
   const int mine = kExamples / ranks.size;
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Sharded,
                          ::testing::Combine(::testing::Values(2, 3, 6),
                                             ::testing::Values("unscion", "muon", "adamw")));
 
-TEST(ShardedState, IsThatOfOneRank) {
+TEST(ShardedState, EqualsTheStateOfOneRank) {
   const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
     constexpr int kSaved = 2;
     std::vector<Layer> layers = make_layers(), alone = make_layers();
@@ -139,7 +139,7 @@ TEST(ShardedAdamW, ClipsTheGradientsOfAllRanksTogether) {
   EXPECT_EQ(codes, (std::vector<int>{0, 0, 0}));
 }
 
-TEST(ShardedVerdict, ABadGradientOfOneRankStopsAll) {
+TEST(ShardedStep, NanOnOneRankStopsAllRanks) {
   const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
     std::vector<Layer> layers = make_layers(), before = make_layers();
     Optimizer optimizer(layers, presets::make("unscion"), options_for(ranks));

@@ -1,4 +1,4 @@
-#include "cli/ranks.h"
+#include "lab/ranks/launcher.h"
 
 #include <ATen/Parallel.h>
 #include <spawn.h>
@@ -19,17 +19,17 @@
 #include <vector>
 
 #include "gluon/core/check.h"
-#include "gluon/distributed/ranks.h"
+#include "lab/ranks/free_port.h"
 
 extern char** environ;
 
-namespace gluon::cli {
+namespace gluon::lab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr const char* kLauncher = "GLUON_LAUNCHER";  // its process id, for the ranks
+constexpr const char* kLauncher = "GLUON_LAUNCHER";  // set to its process id in the ranks
 
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -38,7 +38,7 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-// This environment with other values for these variables.
+// The environment of this process with these variables replaced.
 std::vector<std::string> environment_with(std::vector<std::string> settings) {
   const std::size_t count = settings.size();
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -76,13 +76,13 @@ pid_t start_rank(int rank, int count, const std::string& port) {
   pid_t child = 0;
   const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, pointers(arguments).data(),
                                   pointers(environment).data());
-  GLUON_CHECK(error == 0, "--ranks: cannot start rank ", rank, ": ", std::strerror(error));
+  GLUON_CHECK(error == 0, "ranks: cannot start rank ", rank, ": ", std::strerror(error));
   return child;
 }
 
 std::atomic<int> received{0};
 
-// The ranks of one run; a rank that has ended is no process any more.
+// The processes of one run; 0 for a rank that has ended.
 class Children {
  public:
   explicit Children(std::vector<pid_t> processes) : processes_(std::move(processes)) {}
@@ -99,29 +99,29 @@ class Children {
     if (killing_) return;
     killing_ = true;
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-      if (processes_[rank] > 0) std::cerr << "gluon: rank " << rank << " does not end and is killed\n";
+      if (processes_[rank] > 0) std::cerr << "gluon: rank " << rank << " does not stop and is killed\n";
     }
     send(SIGKILL);
   }
 
-  /// Looks who has ended, and sets `code` to the exit code of the first that failed by itself, as far as that is
-  /// known.
+  /// Collects the ranks that have ended. Sets `code` to the exit code of the first that failed for a reason of its own;
+  /// kRankLostCode is replaced by a later failure.
   void collect(int& code) {
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
       int status = 0;
       if (processes_[rank] == 0) continue;
       const pid_t ended = ::waitpid(processes_[rank], &status, WNOHANG);
       if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
-      if (ended < 0) status = 1 << 8;  // somebody else took its status: it failed, for all we know
+      if (ended < 0) status = 1 << 8;  // its status is lost: count it as a failure
       processes_[rank] = 0;
-      if (WIFSIGNALED(status) && killing_) continue;  // by us
+      if (WIFSIGNALED(status) && killing_) continue;  // killed here
       if (WIFSIGNALED(status)) {
         const int signal = WTERMSIG(status);
         std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " ("
                   << ::strsignal(signal) << ")\n";
       }
-      const int this_one = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || (code == kRankLostCode && this_one != 0)) code = this_one;
+      const int own = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      if (code == 0 || (code == kRankLostCode && own != 0)) code = own;
     }
   }
 
@@ -133,7 +133,7 @@ class Children {
 }  // namespace
 
 int launch_ranks(int count, std::chrono::milliseconds grace) {
-  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored nobody learns how a process ended
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the ranks end
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int number) { received = number; });
   }
@@ -147,7 +147,7 @@ int launch_ranks(int count, std::chrono::milliseconds grace) {
     if (const int signal = received.exchange(0); signal != 0) children.send(signal);
     children.collect(code);
     if (code == 0) all_well = Clock::now();
-    // One that is stopped, or waits for something else than the others, never hears that they have ended.
+    // A rank that is stopped or blocked elsewhere does not notice that the others have ended.
     if (Clock::now() - all_well > grace) children.kill_all();
     std::this_thread::sleep_for(kPoll);
   }
@@ -160,7 +160,7 @@ void end_with_launcher() {
   const char* launcher = std::getenv(kLauncher);
   if (launcher == nullptr) return;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (std::to_string(::getppid()) != launcher) ::raise(SIGTERM);  // it has died already
+  if (std::to_string(::getppid()) != launcher) ::raise(SIGTERM);  // the launcher has died already
 }
 
-}  // namespace gluon::cli
+}  // namespace gluon::lab
