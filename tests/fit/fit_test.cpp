@@ -240,6 +240,7 @@ TEST(Fit, ListsLayersThatCannotBeFitted) {
                        layer("zero", {at(1, 1, 0), at(2, 2, 0)}),
                        layer("one", {at(1, 1, 1)}),
                        layer("frozen", {at(1, inf, 1, 0), at(2, Sample::kMissing, 0, 0)}),
+                       layer("frozen once", {at(1, inf, 1, 0), at(2, 5, 1)}),
                        layer("nan", {at(1, 1, 1), at(2, Sample::kMissing, 1), at(3, 1, inf)}),
                        layer("negative", {at(1, 1, 1), at(2, -1, 1)})};
   const TrajectoryFit result = fit_trajectory(trajectory);
@@ -256,6 +257,7 @@ TEST(Fit, ListsLayersThatCannotBeFitted) {
       {"zero", "all 2 gradients are zero, so L1 is undetermined"},
       {"one", "needs at least 2 samples, got 1"},
       {"frozen", "needs at least 2 samples, got 0; in 2 others the layer had not moved"},
+      {"frozen once", "needs at least 2 samples, got 1; in 1 others the layer had not moved"},
       {"nan", "2 of 3 samples are missing or not finite, the first at step 2"},
       {"negative", "samples must be finite and >= 0, got smoothness -1 with gradient 1 in sample 1"}};
   ASSERT_EQ(result.unfitted.size(), expected.size());
