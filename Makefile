@@ -34,11 +34,12 @@ build: configure
 demo: GLUON_PYTHON = OFF
 demo: configure
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target quickstart gluon_program
-	@$(BUILD_DIR)/examples/quickstart
+	@OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-passive} $(BUILD_DIR)/examples/quickstart
 	@$(BUILD_DIR)/gluon train --steps 400 --sample 300
 
+# One test more than cores: several wait for processes of theirs most of the time.
 test: test-setup lint build
-	@ctest --preset $(PRESET) -j $(JOBS)
+	@ctest --preset $(PRESET) -j $$(($(JOBS) + 1))
 
 lint:
 	@scripts/setup.sh --lint

@@ -25,7 +25,7 @@ namespace gluon::theory {
 struct LayerConstants {
   double l0 = 0;
   double l1 = 0;
-  std::optional<double> t;  // theorem 3's t_i; 1 / (12 L1) by default
+  std::optional<double> t = std::nullopt;  // theorem 3's t_i; 1 / (12 L1) by default
   double noise_factor = 1;  // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
   std::string name{};       // for errors; without one they give the layer's number
 };

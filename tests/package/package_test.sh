@@ -36,7 +36,7 @@ PKG_CONFIG_PATH=$(dirname "$(find "$installed" -name gluon.pc)")
 export PKG_CONFIG_PATH
 read -ra cflags <<< "$(pkg-config --cflags gluon)"
 read -ra libs <<< "$(pkg-config --libs gluon) $flags"
-logged c++ "${cflags[@]}" "$work/project/custom_norm.cpp" -o "$work/by_pkg_config" "${libs[@]}"
+logged c++ -Wall -Wextra -Werror "${cflags[@]}" "$work/project/custom_norm.cpp" -o "$work/by_pkg_config" "${libs[@]}"
 "$work/by_pkg_config" > /dev/null || fail "the program built with pkg-config fails"
 
 # The installed headers are those that the three public entries need, no more and no fewer.
