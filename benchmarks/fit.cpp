@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
+#include "gluon/fit/median.h"
 
 namespace gluon::benchmarks {
 namespace {

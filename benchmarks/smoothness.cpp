@@ -6,8 +6,8 @@
 #include <chrono>
 #include <vector>
 
-#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
+#include "gluon/fit/median.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <string_view>
 
-#include "gluon/fit/median.h"
 #include "gluon/core/check.h"
+#include "gluon/fit/median.h"
 #include "gluon/geometry/presets.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"

@@ -31,8 +31,8 @@ struct ReportCommand {
 void check_target(const std::string& flag, const fs::path& path) {
   GLUON_CHECK(!fs::is_directory(path), "report: ", flag, " must be a file, got the folder ", path.string());
   const fs::path parent = path.has_parent_path() ? path.parent_path() : ".";
-  GLUON_CHECK(fs::is_directory(parent), "report: ", flag, " ", path.string(), ": folder ",
-              parent.string(), " does not exist");
+  GLUON_CHECK(fs::is_directory(parent), "report: ", flag, " ", path.string(), ": folder ", parent.string(),
+              " does not exist");
 }
 
 void report(const ReportCommand& command, bool out_given) {
@@ -91,8 +91,9 @@ void add_report(CLI::App& app) {
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
   command->add_option("--json", options->json,
                       "Write the page's data to this file; writes the page only with --out");
-  command->add_option("--figures", options->figures,
-                      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
+  command->add_option(
+      "--figures", options->figures,
+      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
   command->add_option("--tensorboard", options->tensorboard,
                       "Write scalars for TensorBoard into this new folder; writes the page only with --out");
   add_fit_options(*command, options->fit);

@@ -123,7 +123,8 @@ double initial_gap_of(const std::filesystem::path& run) {
 
 // L0 and L1 as `gluon fit` computes them by default.
 void constants_from_run(const TheoryFlags& flags, Answer& answer) {
-  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(), "theory: expected either --run or --L0 and --L1, got both");
+  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(),
+              "theory: expected either --run or --L0 and --L1, got both");
   const TrajectoryFit fits = fit_trajectory(read_trajectory(flags.run), {.lambda = 5});
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
@@ -321,7 +322,8 @@ void add_theory(CLI::App& app) {
   command->add_option("--mu", flags->mu, "Polyak-Lojasiewicz constant (pl, pl0)");
   command->add_option("--zeta", flags->zeta, "Relative noise, in [0, 1) (2, 2w)");
   command->add_option("--sigma", flags->sigma, "Noise level (3)");
-  command->add_option("--t", flags->t, "Theorem 3's t of every layer, at most 1 / (12 L1), which is the default");
+  command->add_option("--t", flags->t,
+                      "Theorem 3's t of every layer, at most 1 / (12 L1), which is the default");
   command->add_option(
       "--noise-factor", flags->noise_factor,
       "Theorem 3: 1 for Euclidean norms, sqrt(min(m, n)) for spectral, sqrt(m n) for max_entry");
