@@ -1,7 +1,10 @@
 // Trains the model of conftest.py for 20 steps and writes the bytes of all parameters, which test_parity.py compares.
 
 #include <gluon/gluon.h>
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
 #include <fstream>
 
