@@ -83,6 +83,10 @@ TEST(PaperLog, BadInput) {
                                                  "step:1 (0) L_estimated: 1 norm_grad: 2\n"
                                                  "step:2 (0) L_estimated: x norm_grad: 2\n")),
                      "bad.txt line 2: expected L_estimated: NUMBER norm_grad: NUMBER, got 'step:2 (0)");
+  EXPECT_INPUT_ERROR(read_paper_log(folder.write("bad.txt", "step:1 (0) L_estimated: 1 norm_grad: \n")),
+                     "bad.txt line 1: expected L_estimated: NUMBER norm_grad: NUMBER");
+  EXPECT_INPUT_ERROR(read_paper_log(folder.write("bad.txt", "step: (0) L_estimated: 1 norm_grad: 2\n")),
+                     "bad.txt holds no samples");
 }
 
 }  // namespace
