@@ -1,4 +1,4 @@
-// What recording smoothness costs: windows of training steps with and without a recorder, in turns.
+// Cost of recording smoothness: windows of training steps with and without a recorder, in turns.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct SmoothnessResult {
   int threads = 1;
 };
 
-/// `config.smoothness_every` steps to a window, `windows` windows per side. Throws InputError as a training run does.
+/// Times `windows` windows of `config.smoothness_every` steps per side. Throws InputError as a training run does.
 SmoothnessResult run_smoothness(const lab::TrainConfig& config, int64_t windows);
 
 }  // namespace gluon::benchmarks

@@ -18,14 +18,14 @@ TrainResult run_train(const lab::TrainConfig& config, int64_t repeats) {
   const lab::Experiment experiment = lab::make_experiment(config);
   lab::Trainer trainer(config, experiment.model, experiment.dataset);
   for (int warmup = 0; warmup < 3; ++warmup) trainer.step();
-  // Stages are told apart by waiting after each, which costs a GPU time: the speed comes from steps without that.
+  // Timing the stages waits for the GPU after each, so the speed is measured without it.
   std::vector<double> whole;
   for (int64_t repeat = 0; repeat < repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     trainer.step();
     whole.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  trainer.time_stages(true);
+  trainer.time_stages();
   std::vector<double> forward;
   std::vector<double> backward;
   std::vector<double> optimizer;

@@ -1,4 +1,4 @@
-// Benchmark of whole training steps: where the time of a step goes, tokens a second, peak memory.
+// Benchmark of whole training steps: time of each stage, tokens per second, peak memory.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct TrainResult {
   int threads = 0;
 };
 
-/// Three steps to warm up (on a GPU the third one captures a graph), then the medians over `repeats` steps of `config`.
+/// Three warm-up steps (on a GPU the third one captures the graph), then medians over `repeats` steps of `config`.
 /// Throws InputError as gluon train does.
 TrainResult run_train(const lab::TrainConfig& config, int64_t repeats);
 

@@ -22,20 +22,20 @@ namespace {
 
 constexpr int kMaxThreads = 4096;
 
-// The cores this process may run on; LibTorch's own default counts physical packages wrongly on some machines.
+// The cores this process may run on; LibTorch's default miscounts physical packages on some machines.
 int available_cores() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-// As torchrun says it to each of its processes; a list of numbers is for nested loops, which we have not.
+// torchrun sets OMP_NUM_THREADS for its processes. Of a list, for nested parallelism, the first number counts.
 int default_threads() {
   const char* given = std::getenv("OMP_NUM_THREADS");
   const int threads = given == nullptr ? 0 : std::atoi(given);
   return threads >= 1 && threads <= kMaxThreads ? threads : available_cores();
 }
 
-// A training step frees and asks for the same large blocks again and again; by default glibc hands them back to the
+// A training step frees and allocates the same large blocks again and again. By default glibc returns them to the
 // kernel in between, which costs 5..9 % of a step in page faults (nanogpt-tiny, 2 cores).
 void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Gluon: layer-wise LMO optimizers (Muon, Scion and relatives)", "gluon"};
   app.set_version_flag("--version", gluon::kVersion);
   app.fallthrough();
-  app.require_subcommand(0, 1);  // a run may have the name of another command: gluon report sweep
+  app.require_subcommand(0, 1);  // a run may be named like a command: gluon report sweep
   int threads = default_threads();
   app.add_option("--threads", threads, "CPU threads")
       ->capture_default_str()
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::CallForHelp();
-  } catch (const CLI::RuntimeError& error) {  // another process has said why
+  } catch (const CLI::RuntimeError& error) {  // another process has printed the reason
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
       std::cerr << "gluon: " << memory << '\n';
       return 2;
     }
-    // A failure inside a library below us: its first line says what, the rest is a backtrace.
+    // An error inside a library: the first line is the message, the rest a backtrace.
     const std::string text = error.what();
     std::cerr << "gluon: internal error: " << text.substr(0, text.find('\n')) << '\n';
     return 1;

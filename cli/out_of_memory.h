@@ -1,4 +1,4 @@
-// Too little memory is no failure of ours: it is told as bad input is, with what was asked for.
+// Reports exhausted memory as bad input, in one sentence, and not as an internal error.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace gluon::cli {
 
-/// One sentence when `error` says that memory is full, else nothing.
+/// One sentence if `error` means that memory is exhausted, otherwise nothing.
 std::string out_of_memory(const std::exception& error);
 
 }  // namespace gluon::cli

@@ -1,5 +1,5 @@
-// Ctrl-C and SIGTERM end a run after the step in progress, and so does the end of whoever reads its output. Steps can
-// be long: a second Ctrl-C or SIGTERM ends the program.
+// SIGINT (Ctrl-C), SIGTERM and SIGPIPE end a run after the current step. Steps can be long: a second SIGINT or SIGTERM
+// ends the program at once.
 
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace gluon::cli {
 
-/// From the first call on, true once a signal has come.
+/// Installs the handlers; the result turns true when a signal arrives.
 inline const std::atomic<bool>& stop_on_signal() {
   static std::atomic<bool> stop{false};
   static std::atomic<std::time_t> since{0};
   const auto request = [](int signal) {
-    // A terminal's Ctrl-C reaches ranks twice, by itself and through the process that started them.
+    // Ctrl-C reaches a rank twice: from the terminal and from the process that started the ranks.
     constexpr std::time_t kOnce = 2;
     const std::time_t now = std::time(nullptr);
     if (!stop.exchange(true)) since = now;

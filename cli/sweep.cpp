@@ -21,8 +21,8 @@ struct SweepCommand {
 };
 
 void sweep(CLI::App& app, SweepCommand& command) {
-  if (!command.config_file.empty()) read_config(app, command.config_file, {"radius"});
-  lab::SweepOptions options{.axes = {}, .out = command.out, .config_text = config_text};
+  if (!command.config_file.empty()) read_config(app, command.config_file, command.config);
+  lab::SweepOptions options{.axes = {}, .out = command.out};
   for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
   lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
   const auto announce = [](const std::string& line) { std::cout << line << std::endl; };
@@ -32,7 +32,7 @@ void sweep(CLI::App& app, SweepCommand& command) {
   for (const lab::SweepAxis& axis : options.axes) all *= axis.radii.size();
   if (cells.size() < all) {
     std::cout << "\nstopped, " << cells.size() << " of " << all
-              << " cells are finished; start it again to go on\n";
+              << " cells are finished; run the same command again to continue\n";
   }
   if (cells.empty()) return;
   std::cout << "\nvalidation loss after " << command.config.steps << " steps (* the lowest)\n\n"
@@ -44,7 +44,7 @@ void sweep(CLI::App& app, SweepCommand& command) {
 
 void add_sweep(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("sweep", "One run per cell of a grid of radii; takes the flags of gluon train");
+      app.add_subcommand("sweep", "Train once per cell of a grid of radii; takes the flags of gluon train");
   auto options = std::make_shared<SweepCommand>();
   add_train_options(*command, options->config);
   command->remove_option(command->get_option("--radius"));
@@ -52,9 +52,10 @@ void add_sweep(CLI::App& app) {
       ->add_option("--radius", options->axes,
                    "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
       ->required();
-  command->add_option("--out", options->out, "Folder of the sweep; started again, it goes on")->required();
+  command->add_option("--out", options->out, "Folder of the sweep; the same command continues it")
+      ->required();
   command->add_option("--config", options->config_file,
-                      "TOML file with the keys of gluon train; its radius is not used");
+                      "TOML file with the keys of gluon train; its radius is ignored");
   command->callback([command, options] { sweep(*command, *options); });
 }
 

@@ -7,12 +7,12 @@
 
 #include "cli/commands.h"
 #include "cli/fit_options.h"
-#include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/fit/full_radius.h"
 #include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
+#include "lab/train/config_toml.h"
 #include "lab/train/tuned_config.h"
 
 namespace gluon::cli {
@@ -25,24 +25,23 @@ struct TuneCommand {
   bool json = false;
 };
 
-// What the samples can and cannot say (docs/tuning.md).
+// What the samples of each estimator measure (docs/tuning.md).
 std::string estimator_note(Estimator estimator) {
   switch (estimator) {
     case Estimator::kConsecutive:
       return "WARNING: the samples are `consecutive`: the change of the gradient is mostly noise between "
-             "batches, and "
-             "predicted/used comes out near 0.7 whatever radius was used. Record with --smoothness-mode "
+             "batches, and predicted/used is about 0.7 for any radius. Record with --smoothness-mode "
              "same_batch.";
     case Estimator::kFull:
       return "The samples are `full`: curvature of the whole training set along the trajectory.";
     case Estimator::kSameBatch:
       return "The samples are `same_batch`: curvature without the noise between batches. One-step radii do "
-             "not rank "
-             "whole runs; see docs/tuning.md.";
+             "not "
+             "rank whole runs; see docs/tuning.md.";
     case Estimator::kUnknown:
       break;
   }
-  return "WARNING: the file does not say which estimator its samples came from.";
+  return "WARNING: the file does not name the estimator of its samples.";
 }
 
 void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative,
@@ -85,15 +84,15 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   }
 }
 
-// What the numbers leave out.
+// Samples and layers that the radii do not use.
 void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, std::ostream& out) {
   if (selection.kept < selection.all) {
-    out << "left out: " << selection.all - selection.kept << " of " << selection.all
+    out << "ignored: " << selection.all - selection.kept << " of " << selection.all
         << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
   }
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
-      out << "left out: layer '" << layer.layer << "': its gradient never changed\n";
+      out << "ignored: layer '" << layer.layer << "': its gradient never changed\n";
     }
   }
   for (const UnfittedLayer& layer : fits.unfitted) {
@@ -102,11 +101,11 @@ void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, 
 }
 
 void tune(const TuneCommand& command) {
-  const lab::TrainConfig config = config_of_run(command.run);
+  const lab::TrainConfig config = lab::read_run_config(command.run);
   const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
   GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
               "tune: --out must not be the config of a run, got ", out);
-  // Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
+  // The radii of theorem 1 follow the gradient: a smaller one does not mean a cooldown.
   Trajectory trajectory = read_trajectory(command.run);
   const FullRadiusSamples selection = config.preset == "deterministic_gluon"
                                           ? FullRadiusSamples{std::move(trajectory)}
@@ -115,8 +114,8 @@ void tune(const TuneCommand& command) {
   const std::vector<GroupRadius> radii = predict_radii(fits);
   const lab::TrainConfig next = lab::tuned_config(config, radii);
   next.validate();
-  write_text_atomically(out, config_text(next));
-  // AdamW moves by a learning rate, not by a radius: only the relation between groups carries over.
+  write_text_atomically(out, lab::config_toml(next));
+  // AdamW has no radii: only the ratios between the groups apply to the next run.
   const bool relative = config.preset == "adamw";
   if (command.json) {
     std::cerr << estimator_note(fits.estimator) << '\n';
@@ -127,7 +126,7 @@ void tune(const TuneCommand& command) {
   std::cout << estimator_note(fits.estimator) << "\n\n";
   print_table(radii, relative);
   print_notes(fits, selection, std::cout);
-  if (relative) std::cout << "\nAn AdamW run tells the relation between the groups, not their size.\n";
+  if (relative) std::cout << "\nAn AdamW run gives the ratios between the groups, not their sizes.\n";
   std::cout << "\nradius = " << next.radius << " (preset " << next.preset
             << ")\nnext run: gluon train --config " << out << '\n';
 }
@@ -135,7 +134,7 @@ void tune(const TuneCommand& command) {
 }  // namespace
 
 void add_tune(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tune", "Radii from the smoothness a run has recorded");
+  CLI::App* command = app.add_subcommand("tune", "Predict radii from the smoothness that a run recorded");
   auto options = std::make_shared<TuneCommand>();
   command->add_option("run", options->run, "Run directory")->required();
   add_fit_options(*command, options->fit);

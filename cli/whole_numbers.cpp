@@ -11,21 +11,21 @@ namespace gluon::cli {
 namespace {
 
 template <typename Number>
-std::string refusal(bool fits, const std::string& text) {
+std::string range_error(bool fits, const std::string& text) {
   using Limits = std::numeric_limits<Number>;
   return fits ? "" : join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
 }
 
-std::string refuse_signed(const std::string& text) {
+std::string check_signed(const std::string& text) {
   errno = 0;
   (void)std::strtoll(text.c_str(), nullptr, 0);
-  return refusal<int64_t>(errno != ERANGE, text);
+  return range_error<int64_t>(errno != ERANGE, text);
 }
 
-std::string refuse_unsigned(const std::string& text) {
+std::string check_unsigned(const std::string& text) {
   errno = 0;
-  (void)std::strtoull(text.c_str(), nullptr, 0);  // takes -1, too
-  return refusal<uint64_t>(errno != ERANGE && !text.starts_with('-'), text);
+  (void)std::strtoull(text.c_str(), nullptr, 0);  // accepts negative numbers
+  return range_error<uint64_t>(errno != ERANGE && !text.starts_with('-'), text);
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ std::string refuse_unsigned(const std::string& text) {
 void check_whole_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check(CLI::Validator(refuse_signed, ""));
-    if (type.starts_with("UINT")) option->check(CLI::Validator(refuse_unsigned, ""));
+    if (type.starts_with("INT")) option->check(CLI::Validator(check_signed, ""));
+    if (type.starts_with("UINT")) option->check(CLI::Validator(check_unsigned, ""));
   }
   for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
 }

@@ -1,4 +1,4 @@
-// Whole numbers on the command line: CLI11 takes one that does not fit for the largest that does.
+// Range checks for whole numbers on the command line, which CLI11 clamps without an error.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace gluon::cli {
 
-/// Lets every option of `app` and its commands that holds a whole number refuse those it cannot hold.
+/// Makes every integer option of `app` and its subcommands reject numbers that do not fit its type.
 void check_whole_numbers(CLI::App& app);
 
 }  // namespace gluon::cli

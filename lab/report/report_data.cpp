@@ -10,6 +10,7 @@
 #include "gluon/core/check.h"
 #include "gluon/fit/full_radius.h"
 #include "gluon/smoothness/trajectory.h"
+#include "lab/train/config_toml.h"
 
 namespace gluon::lab {
 namespace {
@@ -81,11 +82,10 @@ void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, co
 }
 
 // As `gluon tune` predicts them. Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
-void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& options) {
+void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& trajectory,
+               const FitOptions& options) {
   FullRadiusSamples selection{trajectory};
-  if (run.config.find("preset=\"deterministic_gluon\"") == std::string::npos) {
-    selection = at_full_radius(trajectory);
-  }
+  if (config.preset != "deterministic_gluon") selection = at_full_radius(trajectory);
   if (selection.kept < selection.all) {
     run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ",
                              selection.all, " samples, from warmup and cooldown."));
@@ -97,8 +97,7 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
   } catch (const InputError& error) {
     run.notes.push_back(join("No radii are predicted: ", error.what(), "."));
   }
-  const auto geometry = run.config.find("smoothness-geometry=\"");
-  if (geometry != std::string::npos && run.config.compare(geometry, 22, "smoothness-geometry=\"\"") != 0) {
+  if (!config.smoothness_geometry.empty()) {
     run.notes.emplace_back(
         "Smoothness was measured in other norms than the run's own (smoothness-geometry): predicted and used "
         "radii are lengths in different norms.");
@@ -108,6 +107,17 @@ void add_radii(ReportRun& run, const Trajectory& trajectory, const FitOptions& o
         "The samples are `consecutive`: the change of the gradient is mostly noise between batches, and "
         "predicted radii are about 0.7 of the used ones at any radius.");
   }
+}
+
+// The config of a run; the defaults where it cannot be read, which the notes say.
+TrainConfig config_of(ReportRun& run) {
+  TrainConfig config;
+  try {
+    parse_config_toml(run.config, "config.toml", config);
+  } catch (const InputError& error) {
+    run.notes.push_back(join("The config cannot be read: ", error.what(), "."));
+  }
+  return config;
 }
 
 bool is_csv(const fs::path& path) { return path.extension() == ".csv"; }
@@ -136,7 +146,7 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
   }
   const Trajectory trajectory = read_trajectory(path);
   add_layers(run, trajectory, paper_log, options);
-  add_radii(run, trajectory, options);
+  add_radii(run, config_of(run), trajectory, options);
   return run;
 }
 

@@ -10,6 +10,7 @@
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "lab/sweep/sweep_csv.h"
+#include "lab/train/config_toml.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 
@@ -42,7 +43,7 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
   return text;
 }
 
-// Rows that an earlier sweep over the same groups wrote for other radii are kept.
+// Keeps the rows of an earlier sweep over the same groups with other radii.
 void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
   const fs::path path = options.out / "sweep.csv";
   SweepTable table{{}, cells};
@@ -67,7 +68,7 @@ SweepCell diverged_cell(const RunDirectory& directory, const std::vector<double>
   return {radii, std::nan(""), rows.back().loss, rows.back().seconds};
 }
 
-// The result of a run that is there and complete.
+// The result of a run that has ended already; nothing when it has not.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
   const RunDirectory directory = RunDirectory::open(config.out);
   if (fs::exists(directory.path() / kDiverged)) return diverged_cell(directory, radii);
@@ -76,7 +77,7 @@ std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vec
   return SweepCell{radii, *rows.back().val, rows.back().loss, rows.back().seconds};
 }
 
-// Goes on with the run in config.out, or starts it; nothing when it was stopped.
+// Starts or continues the run in config.out; nothing when it was stopped.
 std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii,
                                     RunDirectory& directory, Progress& progress,
                                     const std::function<void(const std::string&)>& announce,
@@ -89,7 +90,8 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
     trainer.resume(loaded.checkpoint);
   }
   try {
-    const TrainSummary summary = trainer.run(&directory, &progress, stop);
+    RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
+    const TrainSummary summary = trainer.run(&writer, stop);
     if (summary.interrupted) return std::nullopt;
     return SweepCell{radii, summary.val, summary.loss, summary.seconds};
   } catch (const NonFiniteGradient& error) {
@@ -128,19 +130,19 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
     TrainConfig cell = config;
     cell.radius = radius_text(options.axes, radii);
     cell.out = (options.out / cell.radius).string();
-    cell.validate();  // all of them before the first run
+    cell.validate();  // every cell before the first run
     configs.push_back(std::move(cell));
   }
   std::vector<SweepCell> done;
   for (std::size_t i = 0; i < cells.size() && !stop; ++i) {
     const TrainConfig& cell = configs[i];
-    const std::string text = options.config_text(cell);
-    const bool there = fs::exists(fs::path(cell.out) / "config.toml");
-    RunDirectory directory = there ? RunDirectory::reopen(cell.out) : RunDirectory::create(cell.out, text);
-    GLUON_CHECK(directory.config() == text, "sweep: ", cell.out,
+    const std::string text = config_toml(cell);
+    const bool exists = fs::exists(fs::path(cell.out) / "config.toml");
+    RunDirectory directory = exists ? RunDirectory::reopen(cell.out) : RunDirectory::create(cell.out, text);
+    GLUON_CHECK(config_toml(read_run_config(cell.out)) == text, "sweep: ", cell.out,
                 " holds a run with another config; choose another --out");
     std::optional<SweepCell> result = finished_cell(cell, cells[i]);
-    announce(join("[", i + 1, "/", cells.size(), "] ", cell.radius, result ? "  is finished already" : ""));
+    announce(join("[", i + 1, "/", cells.size(), "] ", cell.radius, result ? "  is already finished" : ""));
     if (!result) result = train_cell(cell, cells[i], directory, progress, announce, stop);
     if (!result) break;
     done.push_back(*result);
@@ -165,7 +167,7 @@ std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell
         std::find_if(cells.begin(), cells.end(), [&](const SweepCell& cell) { return cell.radii == radii; });
     return found == cells.end() ? nullptr : &*found;
   };
-  // The last axis across; alone it would be one long row, so it goes down.
+  // The last axis goes across; a single axis goes down, as its row would be too long.
   const bool flat = options.axes.size() == 1;
   const std::vector<SweepAxis> down(options.axes.begin(), options.axes.end() - (flat ? 0 : 1));
   const std::vector<double> across = flat ? std::vector<double>{} : options.axes.back().radii;

@@ -3,8 +3,8 @@
 //   OUT/hidden=0.01,embedding=0.5/     one run directory per cell
 //   OUT/sweep.csv                      a column per group, then val, loss, seconds; one row per finished cell
 //
-// A sweep resumes by being started again: finished cells are not redone, one that was cut goes on. A cell whose
-// gradients become NaN or Inf is recorded with val = nan.
+// The same command continues a sweep: finished cells are skipped, an interrupted one resumes. A cell whose gradients
+// become NaN or Inf is recorded with val = nan.
 
 #pragma once
 
@@ -37,17 +37,16 @@ struct SweepCell {
 struct SweepOptions {
   std::vector<SweepAxis> axes;
   std::filesystem::path out;
-  std::function<std::string(const TrainConfig&)> config_text;  // what goes into config.toml
 };
 
-/// Runs the cells that are not finished, in order, and writes sweep.csv after each. Returns the finished cells; fewer
-/// than all when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, and on
-/// what a training run refuses.
+/// Runs the unfinished cells in order and writes sweep.csv after each. Returns the finished cells, which are not all
+/// when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, and where a
+/// training run would.
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
                                  const std::function<void(const std::string&)>& announce,
                                  const std::atomic<bool>& stop);
 
-/// The cells as a table: validation losses, the last axis across when there are several; the best one marked.
+/// A table of validation losses, the best one marked; with several axes the last one goes across.
 std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell>& cells);
 
 }  // namespace gluon::lab

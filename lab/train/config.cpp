@@ -15,33 +15,33 @@
 namespace gluon::lab {
 namespace {
 
-// Products of these fit into 64 bits; whether memory holds them is another question.
+// Products of these sizes fit into 64 bits.
 constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
 constexpr int64_t kMostBatches = int64_t{1} << 20, kMostParts = int64_t{1} << 16;
 
 void check_size(const char* flag, int64_t value) {
   GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
-              ", or 0 for the model's own, got ", value);
+              ", or 0 for the model's default, got ", value);
 }
 
 bool is_spectral(const Rule& rule) { return rule.norm.name().find("spectral") != std::string::npos; }
 
-// What the run would not look at is refused: somebody expects something of it.
+// Rejects options that have no effect on this run.
 void check_effect(const TrainConfig& config) {
   GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(),
-              "--momentum: preset adamw has its own, got ", config.momentum);
+              "--momentum has no effect on preset adamw, got ", config.momentum);
   const Geometry geometry = config.geometry();
   GLUON_CHECK(config.orthogonalizer.empty() ||
                   std::any_of(geometry.rules().begin(), geometry.rules().end(), is_spectral),
-              "--orthogonalizer: preset ", config.preset, " has no spectral norm, got ",
-              config.orthogonalizer);
+              "--orthogonalizer has no effect on preset ", config.preset,
+              ", which has no spectral norm, got ", config.orthogonalizer);
   if (is_language_model(config.model)) {
     GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
-                "--train-images and --test-images are for cifar-cnn, got --model ", config.model);
+                "--train-images and --test-images need --model cifar-cnn, got --model ", config.model);
   } else {
     GLUON_CHECK(config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 &&
                     config.vocabulary == 0,
-                config.model, " has no --layers, --width, --heads, --seq or --vocabulary");
+                config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
   }
 }
 
@@ -63,7 +63,10 @@ void TrainConfig::validate() const {
   GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
-  GLUON_CHECK(label_smoothing < 1, "--label-smoothing must be in [0, 1), got ", label_smoothing);
+  GLUON_CHECK(std::isfinite(weight_decay), "--weight-decay must be finite, got ", weight_decay);
+  GLUON_CHECK(std::isfinite(label_smoothing) && label_smoothing < 1,
+              "--label-smoothing must be in [0, 1), or negative for the model's default, got ",
+              label_smoothing);
   GLUON_CHECK(parts >= 0 && parts <= kMostParts, "--parts must be in 0..", kMostParts, ", got ", parts);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
   GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
@@ -78,15 +81,15 @@ void TrainConfig::validate() const {
   RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
   GLUON_CHECK(estimator() != Estimator::kFull || full_batch, "--smoothness-mode full needs --full-batch");
   GLUON_CHECK(estimator() == Estimator::kFull || !full_batch,
-              "--full-batch needs --smoothness-mode full, or none, got ", smoothness_mode);
+              "--full-batch needs --smoothness-mode full or an empty one, got ", smoothness_mode);
   (void)resolved_schedule();
 }
 
 Geometry TrainConfig::geometry() const {
   std::map<std::string, double> radii = parse_radii(radius);
   if (lr > 0) {
-    GLUON_CHECK(preset == "adamw" || preset == "muon", "--lr is AdamW's learning rate; preset ", preset,
-                " has radii (--radius)");
+    GLUON_CHECK(preset == "adamw" || preset == "muon", "--lr is the learning rate of AdamW; preset ", preset,
+                " takes --radius instead");
     radii[preset == "adamw" ? "all" : "adamw"] = lr;
   }
   const Geometry geometry = presets::make(preset, radii);
@@ -125,7 +128,7 @@ bool TrainConfig::smooths_language() const {
 
 int64_t TrainConfig::parts_for(int ranks) const {
   if (parts > 0) return parts;
-  // A GPU is slow on small parts, and batch norm needs its batch together.
+  // A GPU is slow on small parts, and batch norm needs the whole batch.
   const bool one_piece = ranks == 0 || device == "cuda" || model == "cifar-cnn";
   return one_piece ? 1 : common_parts(ranks);
 }

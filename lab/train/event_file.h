@@ -1,12 +1,12 @@
 // Event files for TensorBoard: scalars by tag and step.
 //
-//   file    = records, the first of which says "brain.Event:2"
+//   file    = records, the first one with file_version "brain.Event:2"
 //   record  = length (8 bytes) | masked CRC of the length | the event | masked CRC of the event
 //   event   = { wall_time = 1: double, step = 2: int64, file_version = 3: string, summary = 5: { value = 1: scalars } }
 //   scalar  = { tag = 1: string, simple_value = 2: float }
 //
-// Integers are little-endian; events are protocol buffers, whose field numbers stand above; the CRC is CRC-32C, masked
-// as ((crc >> 15) | (crc << 17)) + 0xa282ead8.
+// Integers are little-endian; events are protocol buffers with the field numbers above; the CRC is CRC-32C, masked as
+// ((crc >> 15) | (crc << 17)) + 0xa282ead8.
 
 #pragma once
 
@@ -39,17 +39,16 @@ std::string event_record(std::string_view event);
 std::string first_event_record(double wall_time);
 std::string scalars_record(double wall_time, int64_t step, std::span<const Scalar> scalars);
 
-/// What a row of log.csv says: loss/training, loss/validation, radius/<role>, time/optimizer.
+/// The scalars of a row of log.csv: loss/training, loss/validation, radius/<role>, time/optimizer.
 std::vector<Scalar> scalars_of(const LogRow& row);
 
 /// The whole file of a log whose last row was written at `wall_time`.
 std::string event_file(const std::vector<LogRow>& rows, double wall_time);
 
-/// The event file of a run that goes on.
+/// The event file of a run in progress.
 class EventLog {
  public:
-  /// Writes `rows`, the log so far, over what an earlier part of the run may have left. Throws InputError when that
-  /// fails.
+  /// Writes `rows`, the log so far, over an event file that is there. Throws InputError when that fails.
   EventLog(const std::filesystem::path& path, const std::vector<LogRow>& rows);
 
   /// Adds a row and flushes. Throws InputError when that fails.

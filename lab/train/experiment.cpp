@@ -24,7 +24,7 @@ std::optional<int64_t> given(int64_t value) { return value > 0 ? std::optional(v
 
 std::shared_ptr<const Cifar10> make_cifar(const TrainConfig& config) {
   GLUON_CHECK(!config.data.empty(), "--model ", config.model, " needs the folder of CIFAR-10: --data DIR");
-  // The whole set as one step is deterministic, so nothing is augmented there.
+  // Full-batch training is deterministic, so it does not augment.
   return std::make_shared<Cifar10>(config.data,
                                    CifarOptions{.seed = config.seed,
                                                 .train_images = config.train_images,

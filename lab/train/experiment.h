@@ -1,4 +1,4 @@
-// Experiment: the model and the data a config asks for.
+// Experiment: the model and the data that a config names.
 
 #pragma once
 
@@ -13,14 +13,14 @@ namespace gluon::lab {
 struct Experiment {
   std::shared_ptr<Model> model;
   std::shared_ptr<const Dataset> dataset;
-  int64_t vocabulary = 0;  // tokens the model knows; at least dataset->classes(). 0 for images
+  int64_t vocabulary = 0;  // of the model; at least dataset->classes(), 0 for images
 };
 
-/// Loads the data, then builds and initialises the model with the config's seed. Throws InputError when something
-/// is missing or does not fit.
+/// Loads the data, then builds and initialises the model with the config's seed. Throws InputError when the data is
+/// missing or does not fit the model.
 Experiment make_experiment(const TrainConfig& config);
 
-/// The data alone. Throws InputError also when it has tokens beyond config.vocabulary (0: any).
+/// Loads the data alone. Throws InputError also when it has tokens beyond config.vocabulary (0: any).
 std::shared_ptr<const Dataset> make_dataset(const TrainConfig& config);
 
 }  // namespace gluon::lab

@@ -15,7 +15,7 @@ torch::Tensor GradientGraph::run(std::span<const Batch> batches) {
     batches_[i].inputs.copy_(batches[i].inputs, /*non_blocking=*/true);
     batches_[i].targets.copy_(batches[i].targets, /*non_blocking=*/true);
   }
-  // Who looked at other gradients in between has left those in the layers.
+  // The layers may have other gradients since the last run.
   for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].parameter.mutable_grad() = gradients_[i];
   graph_->replay();
   return loss_;

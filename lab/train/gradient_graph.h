@@ -1,8 +1,9 @@
 // GradientGraph: the forward and backward passes of a training step as one CUDA graph.
 //
-// The first steps run as they are: libraries choose their kernels, tables are made. Then the work is captured once, on
-// batches in memory that stays, and every later step copies its batches there and launches the graph. The gradients lie
-// in the graph's own memory, at the same addresses in every step. Kernels and their order are those of the plain step.
+// The first steps run without a graph, so that libraries choose their kernels and build their tables. Then the work is
+// captured once, on batches at fixed addresses, and every later step copies its batches there and launches the graph.
+// The gradients are in the graph's own memory, at the same addresses in every step. Kernels and their order are those
+// of a plain step.
 
 #pragma once
 
@@ -19,7 +20,7 @@ namespace gluon::lab {
 
 class GradientGraph {
  public:
-  /// `work` computes the mean loss of the batches and leaves its gradients in the layers, which have none before.
+  /// `work` computes the mean loss of the batches and its gradients in the layers, which have none before.
   using Work = std::function<torch::Tensor(std::span<const Batch>)>;
 
   GradientGraph(std::vector<Layer> layers, Work work);

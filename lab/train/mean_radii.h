@@ -1,4 +1,4 @@
-// What a run logs of its radii: their mean over the layers of each role.
+// The mean radius over the layers of each role, for the log.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace gluon::lab {
 
-/// By the names of the roles, of the last step. All ranks call it together.
+/// The means of the last step by role name. All ranks call it together.
 std::vector<std::pair<std::string, double>> mean_radii(const Optimizer& optimizer);
 
 }  // namespace gluon::lab

@@ -8,7 +8,7 @@
 namespace gluon::lab {
 namespace {
 
-// "cuda" is the GPU that is current here, and another one in a thread of its own.
+// "cuda" means the current GPU of the thread, which differs between threads.
 torch::Device with_index(torch::Device device) {
   return device.is_cuda() && !device.has_index() ? c10::impl::VirtualGuardImpl(device.type()).getDevice()
                                                  : device;
@@ -38,13 +38,13 @@ Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, to
 Batch Prefetcher::get(int64_t index) {
   const bool prepared = next_.valid() && next_index_ == index;
   const Batch host = prepared ? next_.get() : made(*dataset_, index, batch_, share_, device_);
-  // The pinned memory is dropped on return, perhaps before the copy is done. That is safe: a copy with
-  // non_blocking leaves an event with the caching host allocator, which gives the memory out again only after it.
+  // The pinned memory is released on return, perhaps before the copy is done. That is safe: a copy with
+  // non_blocking records an event with the caching host allocator, which reuses the memory only after it.
   Batch batch{host.inputs.to(device_, /*non_blocking=*/true),
               host.targets.to(device_, /*non_blocking=*/true)};
-  // After a repeated index the next batch is there already.
+  // After a repeated index the next batch is already in preparation.
   if (ahead_ && !(next_.valid() && next_index_ == index + 1)) {
-    next_ = {};  // waits for a batch that nobody asked for
+    next_ = {};  // waits for a batch that is not needed
     next_index_ = index + 1;
     next_ = std::async(std::launch::async,
                        [dataset = dataset_, next = index + 1, size = batch_, share = share_,

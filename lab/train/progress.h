@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: one live line on a terminal, plain lines elsewhere.
+// Progress of a run for people: one live line on a terminal, plain lines elsewhere.
 
 #pragma once
 
@@ -13,11 +13,11 @@ struct ProgressState {
   int64_t step = 0;
   int64_t steps = 0;
   double loss = 0;
-  std::optional<double> val;  // the newest
+  std::optional<double> val;  // of the last evaluation
   double tokens_per_second = 0;
-  std::optional<double> optimizer_share;  // of the step's time; a GPU's is not measured while it runs ahead
+  std::optional<double> optimizer_share;  // of the step's time; not measured on a GPU
   double seconds_left = 0;
-  bool evaluated = false;  // in this very step
+  bool evaluated = false;  // in this step
 };
 
 class Progress {
@@ -27,7 +27,7 @@ class Progress {
 
   void show(const ProgressState& state);
 
-  /// Ends the live line, so that what follows starts on a fresh one.
+  /// Ends the live line, so that later output starts on a new one.
   void finish();
 
  private:

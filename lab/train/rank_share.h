@@ -1,12 +1,12 @@
-// RankShare: this rank's examples of a batch that all ranks share, and what all ranks say together.
+// RankShare: this rank's examples of a batch that all ranks share, and sums over the ranks.
 //
 //   batch of B examples in P parts:  part p has the examples [B p / P, B (p + 1) / P)
 //   N ranks:                         rank r has the parts    [P r / N, P (r + 1) / N)
 //
-// A sum in float32 depends on its order, and training turns a difference in the last bit into one of a percent within
-// fifty steps. So the parts do not depend on the number of ranks: each is computed by itself, wherever that is, and the
-// parts' gradients are added in float64 (ReductionOptions::exact). Where parts would cost too much, on a GPU, or mean
-// something else, with batch norm, each rank's share is one piece (P = 1), and ranks agree to rounding at first.
+// A sum in float32 depends on its order, and training amplifies a difference in the last bit to a percent within fifty
+// steps. So the parts do not depend on the number of ranks: each is computed by itself on some rank, and the parts'
+// gradients are added in float64 (ReductionOptions::exact). Where parts cost too much (on a GPU) or change the result
+// (batch norm), each rank's share is one piece (P = 1), and runs with different ranks agree only up to rounding.
 
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace gluon::lab {
 
-/// Parts that 1, 2, 3, 4, 6 and 12 ranks share evenly, and for another number of ranks the least multiple of it above.
+/// 12, which 1, 2, 3, 4, 6 and 12 ranks share evenly; otherwise the smallest multiple of `ranks` above 12.
 int64_t common_parts(int ranks);
 
 class RankShare {
  public:
-  /// One rank alone when `collective` is null; one piece a rank when `parts` is 1. Throws InputError when there are
-  /// fewer parts than ranks.
+  /// A null `collective` is a single rank; with one part each rank has one piece. Throws InputError when there are fewer
+  /// parts than ranks, but more than one.
   explicit RankShare(CollectivePtr collective, int64_t parts = 1);
 
   const CollectivePtr& collective() const { return collective_; }
@@ -36,13 +36,13 @@ class RankShare {
   /// This rank's examples, as views; none where the batch is smaller than the number of parts.
   Batch of(const Batch& batch) const;
 
-  /// The parts of of(batch), without empty ones, where the batch had so many `examples`.
+  /// The non-empty parts of of(batch), where the batch has `examples` examples.
   std::vector<Batch> parts(const Batch& mine, int64_t examples) const;
 
   /// The sum over the ranks of each number.
   std::vector<double> sum(const std::vector<double>& numbers) const;
 
-  /// Gives everybody the tensors of the first rank.
+  /// Copies the tensors of the first rank to all ranks.
   void copy_from_first(std::span<const torch::Tensor> tensors) const;
 
  private:

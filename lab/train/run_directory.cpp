@@ -50,7 +50,7 @@ std::string line_of(const LogRow& row) {
 
 void RunDirectory::check_free(const fs::path& path) {
   for (const char* file : {"config.toml", "log.csv", "smoothness.csv", "checkpoint"}) {
-    GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a run already (", file,
+    GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " already holds a run (", file,
                 "); resume it with --resume or choose another --out");
   }
 }
@@ -58,7 +58,7 @@ void RunDirectory::check_free(const fs::path& path) {
 RunDirectory RunDirectory::create(const fs::path& path, const std::string& config) {
   std::error_code error;
   fs::create_directories(path, error);
-  GLUON_CHECK(!error, "run: cannot make ", path.string(), ": ", error.message());
+  GLUON_CHECK(!error, "run: cannot create ", path.string(), ": ", error.message());
   RunDirectory directory(path);
   directory.lock();
   check_free(path);
@@ -77,7 +77,7 @@ RunDirectory RunDirectory::reopen(const fs::path& path) {
   return directory;
 }
 
-// A file system without locks gives another error, and there nobody is kept out.
+// File systems without locks fail with another error; there the run is not protected.
 void RunDirectory::lock() {
   const int folder = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   GLUON_CHECK(folder >= 0, "run: cannot open ", path_.string(), ": ", std::strerror(errno));
@@ -86,7 +86,7 @@ void RunDirectory::lock() {
     delete number;
   });
   GLUON_CHECK(::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
-              "run: another process writes to ", path_.string());
+              "run: another process is writing to ", path_.string());
 }
 
 void RunDirectory::set_config(const std::string& config) {
@@ -96,7 +96,7 @@ void RunDirectory::set_config(const std::string& config) {
 void RunDirectory::set_facts(const std::string& json) { write_text_atomically(path_ / "facts.json", json); }
 
 void RunDirectory::discard() {
-  std::error_code ignored;  // a folder with other files stays
+  std::error_code ignored;  // a folder with other files remains
   for (const fs::path& file : {path_ / "config.toml", path_ / "facts.json", smoothness(), path_}) {
     fs::remove(file, ignored);
   }
@@ -112,7 +112,6 @@ void RunDirectory::append(const LogRow& row) {
   file << line_of(row);
   file.close();
   GLUON_CHECK(file, "run: cannot write ", log.string());
-  if (appended_) appended_(row);
 }
 
 std::vector<LogRow> RunDirectory::log() const {

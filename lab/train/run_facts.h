@@ -1,4 +1,4 @@
-// facts.json of a run: what its config does not say, for the report.
+// facts.json of a run: what the report shows beside the config.
 //
 //   {"version": "0.1.0", "machine": "AMD EPYC ...", "threads": 2, "device": "cpu", "precision": "float32",
 //    "data": "...", "routing": "group   norm ..."}
@@ -12,8 +12,8 @@ namespace gluon::lab {
 struct RunFacts {
   std::string device;     // "cpu" or "cuda"
   std::string precision;  // of losses
-  std::string data;       // as the dataset describes itself
-  std::string routing;    // the optimizer's routing report
+  std::string data;       // Dataset::describe()
+  std::string routing;    // Optimizer::routing_report()
 };
 
 /// The JSON text, with the version, this machine's processor and the number of threads.

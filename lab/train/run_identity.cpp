@@ -5,11 +5,12 @@
 #include <utility>
 
 #include "gluon/core/check.h"
+#include "lab/train/config_fields.h"
 
 namespace gluon::lab {
 namespace {
 
-// With single spaces: tables of other widths may say the same.
+// With single spaces: the columns of a routing report may have other widths.
 std::string collapsed(std::string text) {
   const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
   text.erase(std::unique(text.begin(), text.end(), is_gap), text.end());
@@ -31,13 +32,26 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 
 }  // namespace
 
-void check_same_run(const RunIdentity& here, const RunIdentity& there) {
-  for (const auto& [part, text] : here) {
-    const auto found = there.find(part);
-    GLUON_CHECK(found != there.end(), "resume: the checkpoint does not say its ", part);
-    const auto [there_line, here_line] = first_difference(collapsed(found->second), collapsed(text));
-    GLUON_CHECK(there_line == here_line, "resume: the checkpoint belongs to another run: its ", part, " is '",
-                there_line, "', here it is '", here_line, "'");
+RunIdentity run_identity(const TrainConfig& config, const Optimizer& optimizer, int64_t batches_per_step) {
+  RunIdentity identity{{"geometry", optimizer.routing_report()},
+                       {"momentum", optimizer.momentum().name()},
+                       {"orthogonalizer", optimizer.options().orthogonalizer},
+                       {"batch", join(config.batch, " x ", batches_per_step)}};
+  for (const ConfigField& field : config_fields()) {
+    if (std::string_view(field.identity) == field.name) {
+      identity.emplace(field.name, value_text(config, field));  // unless derived above
+    }
+  }
+  return identity;
+}
+
+void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
+  for (const auto& [part, text] : expected) {
+    const auto found = saved.find(part);
+    GLUON_CHECK(found != saved.end(), "resume: the checkpoint does not name its ", part);
+    const auto [saved_line, line] = first_difference(collapsed(found->second), collapsed(text));
+    GLUON_CHECK(saved_line == line, "resume: the checkpoint belongs to another run: its ", part, " is '",
+                saved_line, "', this run has '", line, "'");
   }
 }
 

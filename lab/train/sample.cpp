@@ -2,7 +2,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -11,19 +10,21 @@
 #include "lab/data/tokenizer.h"
 #include "lab/models/generate.h"
 #include "lab/models/zoo.h"
-#include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 
 namespace gluon::lab {
+namespace {
 
-Sampled sample_text(const TrainConfig& config, const SampleOptions& options) {
-  GLUON_CHECK(is_language_model(config.model), "sample: ", config.model, " is no language model");
+void check_options(const TrainConfig& config, const SampleOptions& options) {
+  GLUON_CHECK(is_language_model(config.model), "sample: ", config.model, " is not a language model");
   GLUON_CHECK(!options.prompt.empty(), "sample: the prompt must not be empty");
-  const Experiment experiment = make_experiment(config);
-  Trainer trainer(config, experiment.model, experiment.dataset);
-  const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(config.out) / "checkpoint");
-  trainer.resume(loaded.checkpoint);
+}
 
+}  // namespace
+
+std::string sample_text(const TrainConfig& config, const Experiment& experiment,
+                        const SampleOptions& options) {
+  check_options(config, options);
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
   std::vector<int64_t> prompt;
@@ -39,8 +40,17 @@ Sampled sample_text(const TrainConfig& config, const SampleOptions& options) {
                                                 .top_k = options.top_k,
                                                 .vocabulary = experiment.dataset->classes()},
                                                generator);
-  if (!tokenizer) return {{tokens.begin(), tokens.end()}, loaded.warning};
-  return {tokenizer->decode(std::vector<uint16_t>(tokens.begin(), tokens.end())), loaded.warning};
+  if (!tokenizer) return {tokens.begin(), tokens.end()};
+  return tokenizer->decode(std::vector<uint16_t>(tokens.begin(), tokens.end()));
+}
+
+RunSample sample_run(const TrainConfig& config, const SampleOptions& options) {
+  check_options(config, options);  // before the data is loaded
+  const Experiment experiment = make_experiment(config);
+  Trainer trainer(config, experiment.model, experiment.dataset);
+  const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(config.out) / "checkpoint");
+  trainer.resume(loaded.checkpoint);
+  return {sample_text(config, experiment, options), loaded.warning};
 }
 
 }  // namespace gluon::lab

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lab/train/config.h"
+#include "lab/train/experiment.h"
 
 namespace gluon::lab {
 
@@ -17,13 +18,17 @@ struct SampleOptions {
   uint64_t seed = 0;
 };
 
-struct Sampled {
+/// What the experiment's model, as it is in memory, writes after the prompt. Throws InputError when it is no language
+/// model or an option is out of range.
+std::string sample_text(const TrainConfig& config, const Experiment& experiment,
+                        const SampleOptions& options);
+
+struct RunSample {
   std::string text;
   std::string warning;  // of load_checkpoint()
 };
 
-/// What the model of the run in `config.out` writes after the prompt. Throws InputError when the run holds no
-/// language model or no checkpoint, or an option is out of range.
-Sampled sample_text(const TrainConfig& config, const SampleOptions& options);
+/// The same with the last checkpoint of the run in `config.out`. Throws InputError also when there is none.
+RunSample sample_run(const TrainConfig& config, const SampleOptions& options);
 
 }  // namespace gluon::lab

@@ -11,14 +11,14 @@
 namespace gluon::lab {
 namespace {
 
-// Four digits: a measured radius has no more.
+// Four digits: a measured radius is not more accurate.
 std::string short_text(double value) {
   std::ostringstream text;
   text << std::setprecision(4) << value;
   return text.str();
 }
 
-// One value for all groups must suit the stiffest: the least radius, the largest constants.
+// One value for all groups must suit the stiffest: the smallest radius, the largest constants.
 double least(std::span<const GroupRadius> radii, double GroupRadius::*field) {
   return (*std::min_element(
              radii.begin(), radii.end(),
@@ -38,14 +38,14 @@ bool has_group(std::span<const GroupRadius> radii, std::string_view group) {
                      [&](const GroupRadius& radius) { return radius.group == group; });
 }
 
-// The key of --radius for a group, as presets.h calls it.
+// The key of --radius for a group (presets.h).
 std::string key_of(const GroupRadius& radius, std::span<const GroupRadius> all) {
   if (radius.group == "embedding" && has_group(all, "head")) return "untied_embedding";
   if (radius.group == "scalar") return "vector";
   return radius.group;
 }
 
-// "hidden=0.01,embedding=1" of all groups, each radius times its factor.
+// "hidden=0.01,embedding=1": the value of each group.
 std::string radius_text(std::span<const GroupRadius> radii,
                         const std::function<double(const GroupRadius&)>& value) {
   std::map<std::string, double> values;
@@ -71,14 +71,14 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
   GLUON_CHECK(run.smoothness_geometry.empty() || run.smoothness_geometry == run.preset ||
                   (run.preset == "adamw" && run.smoothness_geometry == "unscion"),
               "tune: the run was measured in the norms of ", run.smoothness_geometry, ", its preset is ",
-              run.preset, ": the radii do not carry over");
+              run.preset, ": the radii do not apply");
   const auto predicted = [](const GroupRadius& radius) { return radius.predicted; };
   TrainConfig next = run;
   next.out.clear();
   if (run.preset == "unscion") {
     next.radius = radius_text(radii, predicted);
   } else if (run.preset == "scion") {
-    // --radius gives the balls; a step moves by gamma times them.
+    // --radius sets the radii of the balls; a step moves by gamma times those.
     const presets::ScionOptions defaults;
     std::map<std::string, double> given = parse_radii(run.radius);
     const auto factor = [&](const std::string& key, double own) {

@@ -61,7 +61,7 @@ printf 'steps=4\nstep-size=3\n' >"$work/bad.toml"
 expect 2 "unknown key 'step-size'" train --config "$work/bad.toml"
 printf 'steps=4\nlayers=1\nwidth=32\nheads=2\nseq=32\nbatch=4\n' >"$work/good.toml"
 expect 0 "finished after 3 steps" train --config "$work/good.toml" --steps 3 --out "$work/run"
-expect 2 "holds a run already (config.toml); resume it with --resume" train "${small[@]}" --out "$work/run"
+expect 2 "already holds a run (config.toml); resume it with --resume" train "${small[@]}" --out "$work/run"
 expect 0 "finished after 3 steps" train --resume --out "$work/run"
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --preset muon
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --width 64
@@ -79,14 +79,14 @@ expect 0 "next run: gluon train --config $work/recorded/tuned.toml" tune "$work/
 expect 0 '"estimator": "same_batch"' tune "$work/recorded" --json --out "$work/tuned.toml"
 expect 0 "finished after 8 steps" train --config "$work/tuned.toml" --out "$work/tuned"
 expect 0 "gluon fit $work/noisy" train "${shape[@]}" --steps 8 --smoothness-every 2 --smoothness-mode consecutive --out "$work/noisy"
-expect 0 "near 0.7 whatever radius was used" tune "$work/noisy"
+expect 0 "is about 0.7 for any radius" tune "$work/noisy"
 expect 0 "gluon fit $work/adam" train "${shape[@]}" --steps 8 --preset adamw --smoothness-every 2 --out "$work/adam"
-expect 0 "the relation between the groups, not their size" tune "$work/adam"
+expect 0 "the ratios between the groups, not their sizes" tune "$work/adam"
 expect 2 "holds no smoothness.csv" tune "$work/run"
 expect 2 "holds no run" tune "$work/nowhere"
 expect 2 "--smoothness-mode full needs --full-batch" train "${small[@]}" --smoothness-every 2 --smoothness-mode full
 expect 0 "validation loss after 4 steps" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
-expect 0 "[4/4] hidden=0.02,embedding=1  is finished already" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
+expect 0 "[4/4] hidden=0.02,embedding=1  is already finished" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 2 "holds a run with another config" sweep "${small[@]}" --seed 1 --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 0 "[1/1] hidden=0.01" sweep --config "$work/tuned.toml" --radius hidden=0.01 --out "$work/sweep3"
 expect 2 "must not be the config of a run" tune "$work/recorded" --out "$work/recorded/config.toml"
@@ -101,11 +101,11 @@ expect 2 "--seed: must be in 0..18446744073709551615, got 99999999999999999999" 
 expect 2 "--top-k: must be in -9223372036854775808..9223372036854775807, got 9999" sample "$work/run" --top-k 99999999999999999999
 expect 2 "--samples: must be in -9223372036854775808..9223372036854775807, got 9999" bench fit --samples 99999999999999999999
 printf 'seed=99999999999999999999\n' >"$work/large.toml"
-expect 2 "--seed: must be in 0..18446744073709551615, got 9999" train --config "$work/large.toml"
+expect 2 "large.toml line 1: seed: expected a whole number in 0..18446744073709551615, got '9999" train --config "$work/large.toml"
 expect 2 "config: $work/run is a folder, not a file" train --config "$work/run"
 expect 2 "--rank-timeout must be in 0.001..1e6 seconds, got nan" train --rank-timeout nan
 expect 2 "--sample must be >= 0, got -1" train "${small[@]}" --sample -1
-expect 2 "--sample: cifar-cnn is no language model" train --model cifar-cnn --data "$work" --sample 5
+expect 2 "--sample: cifar-cnn is not a language model" train --model cifar-cnn --data "$work" --sample 5
 expect 2 "layers must be in 1..1 for embedding" bench step --model embedding --layers -5
 expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))"
 expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
@@ -133,7 +133,7 @@ expect 0 "finished after 4 steps" train --resume --out "$work/events" --steps 4
 after=$(wc -c <"$work/events/events.out.tfevents.gluon")
 [ "$after" -gt "$before" ] || { echo "FAILED: a resumed run left its events behind"; failed=$((failed + 1)); }
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
-expect 2 "--json must not be the facts of a run" report "$work/run" --json "$work/run/facts.json"
+expect 2 "--json must not overwrite a run's facts.json" report "$work/run" --json "$work/run/facts.json"
 expect 2 "folder $work/none does not exist" report "$work/run" --json "$work/none/report.json"
 expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.html"
 expect 2 "runs is required" report
@@ -193,14 +193,14 @@ expect_full() {
 expect_full
 expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
 
-# Stopped before its first checkpoint, a run begins again; one that has lost its checkpoints does not.
+# A run that was stopped before its first checkpoint starts over; one that has lost its checkpoints does not.
 expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/young"
 rm -r "$work/young/checkpoint"
-expect 0 "the run holds no checkpoint yet and begins again" train --resume --out "$work/young"
+expect 0 "the run has no checkpoint yet and starts over" train --resume --out "$work/young"
 expect 0 "finished after 4 steps" train --resume --out "$work/young"
-expect 2 "--steps must be at least the 4 that the run has taken, got 3" train --resume --out "$work/young" --steps 3
+expect 2 "--steps must be at least the 4 the run has taken, got 3" train --resume --out "$work/young" --steps 3
 rm -r "$work/young/checkpoint"
-expect 2 "has taken 4 steps and holds no checkpoint" train --resume --out "$work/young" --save-every 2
+expect 2 "has taken 4 steps but has no checkpoint" train --resume --out "$work/young" --save-every 2
 
 # Output that goes nowhere: an error, and a run saves what it has.
 "$program" theory --theorem 1 --L0 1 --L1 1 --delta0 1 --eps 1 >/dev/full 2>"$work/said"

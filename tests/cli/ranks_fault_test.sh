@@ -153,7 +153,7 @@ check "WORLD_SIZE is not a number" ends_with 2 "must be a whole number, got 'two
 check "--ranks differs from WORLD_SIZE" ends_with 2 "--ranks 3 does not fit the environment's WORLD_SIZE 2" \
   env RANK=0 WORLD_SIZE=2 "$program" train --ranks 3
 check "printed once" ends_with 2 "no file matches" "$program" train --ranks 3 --data missing
-check "printed once for a folder that exists" ends_with 2 "holds a run already" "$program" train --ranks 3 --out first
+check "printed once for a folder that exists" ends_with 2 "already holds a run" "$program" train --ranks 3 --out first
 
 check "whole: it ends" ended $whole 0 60
 check "resumed: it ends" ended $resumed 0 60

@@ -8,26 +8,14 @@
 
 #include "gluon/core/check.h"
 #include "tests/expect_error.h"
+#include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
 
 namespace gluon::lab {
 namespace {
 
-TrainConfig tiny_config() {
-  TrainConfig config;
-  config.layers = 1;
-  config.width = 16;
-  config.heads = 1;
-  config.seq = 16;
-  config.batch = 2;
-  config.steps = 3;
-  return config;
-}
-
 SweepOptions options_in(const std::filesystem::path& folder) {
-  return {.axes = {parse_axis("hidden=0.01,0.1"), parse_axis("embedding=0.5,1,2")},
-          .out = folder,
-          .config_text = [](const TrainConfig& config) { return join(config.steps, " ", config.radius); }};
+  return {.axes = {parse_axis("hidden=0.01,0.1"), parse_axis("embedding=0.5,1,2")}, .out = folder};
 }
 
 struct Sweep {
@@ -48,15 +36,15 @@ Sweep run(const TrainConfig& config, const SweepOptions& options, bool stop = fa
 TEST(Sweep, RunsEveryCellOnce) {
   const TemporaryFolder folder;
   const SweepOptions options = options_in(folder.path());
-  const Sweep first = run(tiny_config(), options);
+  const Sweep first = run(small_config(), options);
   ASSERT_EQ(first.cells.size(), 6u);
   EXPECT_EQ(first.cells[1].radii, (std::vector<double>{0.01, 1}));
   EXPECT_EQ(first.lines[1], "[2/6] hidden=0.01,embedding=1");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "hidden=0.1,embedding=2/checkpoint/latest"));
 
   std::filesystem::remove(folder.path() / "hidden=0.1,embedding=2/log.csv");
-  const Sweep again = run(tiny_config(), options);
-  EXPECT_EQ(again.lines[1], "[2/6] hidden=0.01,embedding=1  is finished already");
+  const Sweep again = run(small_config(), options);
+  EXPECT_EQ(again.lines[1], "[2/6] hidden=0.01,embedding=1  is already finished");
   EXPECT_EQ(again.lines[5], "[6/6] hidden=0.1,embedding=2");
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(again.cells[i].val, first.cells[i].val);
 
@@ -69,42 +57,42 @@ TEST(Sweep, RunsEveryCellOnce) {
   EXPECT_EQ(rows, 6);
 }
 
-TEST(Sweep, StopsWhenTold) {
+TEST(Sweep, AStopBeforeTheFirstCellRunsNone) {
   const TemporaryFolder folder;
-  EXPECT_TRUE(run(tiny_config(), options_in(folder.path()), true).cells.empty());
+  EXPECT_TRUE(run(small_config(), options_in(folder.path()), true).cells.empty());
 }
 
 TEST(Sweep, ACellThatDivergesIsRecorded) {
   const TemporaryFolder folder;
   SweepOptions options = options_in(folder.path());
   options.axes = {parse_axis("hidden=0.01,1e38")};
-  const Sweep sweep = run(tiny_config(), options);
+  const Sweep sweep = run(small_config(), options);
   ASSERT_EQ(sweep.cells.size(), 2u);
   EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
   EXPECT_TRUE(std::isnan(sweep.cells[1].val));
-  EXPECT_EQ(run(tiny_config(), options).lines[1], "[2/2] hidden=1e+38  is finished already");
+  EXPECT_EQ(run(small_config(), options).lines[1], "[2/2] hidden=1e+38  is already finished");
 }
 
 TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {
   const TemporaryFolder folder;
   SweepOptions options = options_in(folder.path());
   options.axes = {parse_axis("hidden=0.01")};
-  run(tiny_config(), options);
+  run(small_config(), options);
   const std::filesystem::path cell = folder.path() / "hidden=0.01";
   std::filesystem::remove(cell / "log.csv");
   for (const auto& entry : std::filesystem::directory_iterator(cell / "checkpoint")) {
     std::filesystem::remove(entry.path());
   }
-  EXPECT_EQ(run(tiny_config(), options).cells.size(), 1u);
+  EXPECT_EQ(run(small_config(), options).cells.size(), 1u);
 }
 
 TEST(Sweep, ASmallerGridKeepsTheOtherRows) {
   const TemporaryFolder folder;
   SweepOptions options = options_in(folder.path());
   options.axes = {parse_axis("hidden=0.01,0.02")};
-  run(tiny_config(), options);
+  run(small_config(), options);
   options.axes = {parse_axis("hidden=0.02")};
-  run(tiny_config(), options);
+  run(small_config(), options);
   std::ifstream csv(folder.path() / "sweep.csv");
   std::string text(std::istreambuf_iterator<char>(csv), {});
   EXPECT_NE(text.find("\n0.01,"), std::string::npos);
@@ -132,12 +120,12 @@ TEST(Sweep, BadInputIsNamed) {
   const TemporaryFolder folder;
   SweepOptions options = options_in(folder.path());
   options.axes.clear();
-  EXPECT_INPUT_ERROR(run(tiny_config(), options), "expected --radius");
+  EXPECT_INPUT_ERROR(run(small_config(), options), "expected --radius");
   options.axes = {parse_axis("hiden=1,2")};
-  EXPECT_INPUT_ERROR(run(tiny_config(), options), "unknown radius 'hiden'");
+  EXPECT_INPUT_ERROR(run(small_config(), options), "unknown radius 'hiden'");
   options.axes = {parse_axis("hidden=0.01")};
-  run(tiny_config(), options);
-  TrainConfig longer = tiny_config();
+  run(small_config(), options);
+  TrainConfig longer = small_config();
   longer.steps = 5;
   EXPECT_INPUT_ERROR(run(longer, options), "holds a run with another config");
 }

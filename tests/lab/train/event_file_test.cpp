@@ -58,7 +58,7 @@ TEST(EventFile, ReadsBack) {
   EXPECT_EQ(events[2].scalars.at("time/optimizer"), 0.125f);
 }
 
-TEST(EventFile, AnyChangedBitIsSeen) {
+TEST(EventFile, AnyChangedBitIsDetected) {
   const std::string bytes = event_file({{.step = 7, .loss = 5}}, 1);
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string damaged = bytes;
@@ -67,7 +67,7 @@ TEST(EventFile, AnyChangedBitIsSeen) {
   }
 }
 
-TEST(EventLog, GoesOnWithTheLog) {
+TEST(EventLog, ContinuesTheLog) {
   const TemporaryFolder folder;
   const auto path = folder.write("events", "of the part of the run that was rewound");
   EventLog log(path, {{.step = 1, .loss = 5}});
@@ -79,7 +79,7 @@ TEST(EventLog, GoesOnWithTheLog) {
   EXPECT_GE(events[2].wall_time, events[1].wall_time);
 }
 
-TEST(EventLog, AFolderThatIsNotThere) {
+TEST(EventLog, AMissingFolderIsNamed) {
   EXPECT_INPUT_ERROR(EventLog("/nonexistent/events", {}), "/nonexistent/events");
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,7 +33,7 @@ void expect_same(const Batch& batch, const Batch& expected) {
   EXPECT_TRUE(batch.targets.cpu().equal(expected.targets));
 }
 
-/// Batches that hold their index; runs `hook` first and remembers who made what.
+/// Batches that hold their index; calls `hook` first and records which thread made which batch.
 class Watched : public Dataset {
  public:
   explicit Watched(std::function<void(int64_t)> hook = [](int64_t) {}) : hook_(std::move(hook)) {}
@@ -86,7 +88,7 @@ TEST(Prefetcher, AnyOrderGivesTheBatchesOfTheDataset) {
   }
 }
 
-TEST(Prefetcher, BatchesStayWhatTheyWereWhenOthersFollow) {
+TEST(Prefetcher, LaterBatchesDoNotChangeEarlierOnes) {
   const auto dataset = tokens();
   Prefetcher prefetcher(dataset, kSize, kCpu, true);
   std::vector<Batch> batches;
@@ -106,7 +108,7 @@ TEST(Prefetcher, ValidationDuringPreparationIsTheSame) {
   }
 }
 
-TEST(Prefetcher, TheCpuMakesWhatIsAskedForAndNoMore) {
+TEST(Prefetcher, TheCpuMakesBatchesOnRequestOnly) {
   const auto dataset = std::make_shared<Watched>();
   Prefetcher prefetcher(dataset, kSize, kCpu);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(value(prefetcher.get(i)), i);
@@ -120,7 +122,7 @@ TEST(Prefetcher, AnotherThreadMakesEachNextBatchOnce) {
   const auto dataset = std::make_shared<Watched>();
   {
     Prefetcher prefetcher(dataset, kSize, kCpu, true);
-    // 2 again: a look ahead that the following step repeats.
+    // 2 twice: a step that follows a look ahead requests its batch again.
     for (const int64_t i : {0, 1, 2, 2, 3}) EXPECT_EQ(value(prefetcher.get(i)), i);
   }
   for (int64_t i = 0; i <= 4; ++i) {
@@ -152,7 +154,7 @@ TEST(Prefetcher, AnErrorReachesTheCallThatNeedsTheBatch) {
     EXPECT_INPUT_ERROR(prefetcher.get(3), "batch 3 is broken");
     EXPECT_EQ(value(prefetcher.get(4)), 4);
     EXPECT_EQ(value(prefetcher.get(5)), 5);
-    // Prepared after 2, and then nobody asks for it.
+    // Batch 3 is prepared after 2 and never requested.
     EXPECT_EQ(value(prefetcher.get(2)), 2);
     EXPECT_EQ(value(prefetcher.get(7)), 7);
     EXPECT_EQ(value(prefetcher.get(8)), 8);
@@ -160,7 +162,7 @@ TEST(Prefetcher, AnErrorReachesTheCallThatNeedsTheBatch) {
   }
 }
 
-TEST(Prefetcher, ItsEndWaitsForTheBatchInPreparation) {
+TEST(Prefetcher, TheDestructorWaitsForTheBatchInPreparation) {
   std::atomic<bool> started = false;
   std::atomic<bool> destroying = false;
   std::atomic<bool> finished = false;
@@ -180,7 +182,7 @@ TEST(Prefetcher, ItsEndWaitsForTheBatchInPreparation) {
   EXPECT_TRUE(finished);
 }
 
-TEST(Prefetcher, CopiesOverlapWorkOnTheGpu) {
+TEST(Prefetcher, DroppedPinnedMemoryIsNotReusedBeforeItsCopy) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   const auto dataset = tokens(1024);
   Prefetcher prefetcher(dataset, 64, torch::Device("cuda"));
@@ -195,6 +197,20 @@ TEST(Prefetcher, CopiesOverlapWorkOnTheGpu) {
     EXPECT_TRUE(batches[i].inputs.is_cuda() && batches[i].targets.is_cuda());
     expect_same(batches[i], dataset->train_batch(i, 64));
   }
+}
+
+TEST(Prefetcher, CopiesDoNotWaitForTheGpu) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  const c10::impl::VirtualGuardImpl cuda(at::kCUDA);
+  Prefetcher prefetcher(tokens(1024), 64, torch::Device("cuda"));
+  at::Tensor work = at::full({4096, 4096}, 1.0 / 4096, at::TensorOptions("cuda"));
+  at::Tensor product = work.mm(work);
+  for (int64_t i = 0; i < 5; ++i) prefetcher.get(i);  // both allocators have their blocks now
+  for (int i = 0; i < 200; ++i) at::mm_out(product, work, work);
+  c10::Event done(at::kCUDA);
+  done.record(cuda.getStream(cuda.getDevice()));
+  for (int64_t i = 5; i < 10; ++i) prefetcher.get(i);
+  EXPECT_FALSE(done.query());  // a copy from unpinned memory would have waited for all products
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 const ProgressState kState{120, 400, 2.10341, 2.221, 51234, 0.118, 3725, true};
 
-TEST(Progress, OneLineSaysItAll) {
+TEST(Progress, TheLineHasAllNumbers) {
   EXPECT_EQ(progress_line(kState),
             "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  optimizer 12 %  1:02:05 left");
   ProgressState early = kState;
@@ -21,7 +21,7 @@ TEST(Progress, OneLineSaysItAll) {
   EXPECT_EQ(progress_line(early), "step 120/400  loss 2.1034  950 tok/s  0:42 left");
 }
 
-TEST(Progress, ATerminalGetsOneLineRewritten) {
+TEST(Progress, ATerminalShowsOneLiveLine) {
   std::ostringstream out;
   Progress progress(out, true);
   progress.show(kState);

@@ -10,7 +10,7 @@
 namespace gluon::lab {
 namespace {
 
-// A rank that is never spoken to.
+// A rank whose exchanges are never used.
 class Silent : public Collective {
  public:
   Silent(int rank, int size) : rank_(rank), size_(size) {}
@@ -44,7 +44,7 @@ Parts parts_of_all(int64_t examples, int ranks, int64_t parts) {
   return all;
 }
 
-TEST(RankShare, NoExampleIsLostOrTakenTwice) {
+TEST(RankShare, EveryExampleIsInExactlyOnePart) {
   for (const int64_t examples : {1, 5, 16, 33}) {
     for (const int ranks : {1, 2, 3, 7, 12}) {
       for (const int64_t parts : {int64_t{1}, int64_t{12}, common_parts(ranks)}) {
@@ -70,18 +70,18 @@ TEST(RankShare, PartsAreTheSameForAnyNumberOfRanks) {
   EXPECT_EQ(parts_of_all(16, 3, 1).size(), 3);
 }
 
-TEST(RankShare, FewerPartsThanRanksAreRefused) {
+TEST(RankShare, FewerPartsThanRanksAreRejected) {
   EXPECT_INPUT_ERROR(RankShare(std::make_shared<Silent>(0, 5), 4),
                      "--parts 4 must be 1 or at least the 5 ranks");
 }
 
-TEST(CommonParts, ManyNumbersOfRanksHaveTheSame) {
+TEST(CommonParts, AreTwelveForDivisorsOfTwelve) {
   for (const int ranks : {1, 2, 3, 4, 6, 12}) EXPECT_EQ(common_parts(ranks), 12);
   EXPECT_EQ(common_parts(5), 15);
   EXPECT_EQ(common_parts(64), 64);
 }
 
-TEST(CommonParts, AreForRanksOnTheCpu) {
+TEST(CommonParts, AreTheDefaultForRanksOnTheCpu) {
   TrainConfig config;
   EXPECT_EQ(config.parts_for(0), 1);
   EXPECT_EQ(config.parts_for(1), 12);

@@ -42,29 +42,29 @@ TEST(RunDirectory, ARunIsNeverOverwritten) {
   const TemporaryFolder folder;
   RunDirectory::create(folder.path() / "run", "a");
   EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"),
-                     "holds a run already (config.toml); resume it with --resume");
+                     "already holds a run (config.toml); resume it with --resume");
   EXPECT_EQ(text_of(folder.path() / "run/config.toml"), "a");
   std::filesystem::create_directory(folder.path() / "samples");
   std::ofstream(folder.path() / "samples/smoothness.csv") << "precious";
   EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "samples", "b"),
-                     "holds a run already (smoothness.csv)");
+                     "already holds a run (smoothness.csv)");
   EXPECT_INPUT_ERROR(RunDirectory::open(folder.path() / "other"), "holds no run (no config.toml)");
 }
 
 TEST(RunDirectory, OneProcessWritesAtATime) {
   const TemporaryFolder folder;
   std::optional<RunDirectory> first = RunDirectory::create(folder.path() / "run", "a");
-  EXPECT_INPUT_ERROR(RunDirectory::reopen(folder.path() / "run"), "another process writes to");
-  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"), "another process writes to");
+  EXPECT_INPUT_ERROR(RunDirectory::reopen(folder.path() / "run"), "another process is writing to");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "run", "b"), "another process is writing to");
   EXPECT_EQ(RunDirectory::open(folder.path() / "run").config(), "a");  // readers are not kept out
   first.reset();
   EXPECT_NO_THROW(RunDirectory::reopen(folder.path() / "run"));
 }
 
-TEST(RunDirectory, AFolderThatCannotBeMadeIsNamed) {
+TEST(RunDirectory, AFolderThatCannotBeCreatedIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
-  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "file/run", "a"), "cannot make");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "file/run", "a"), "cannot create");
 }
 
 TEST(RunDirectory, TheLogReadsBack) {
@@ -87,7 +87,7 @@ TEST(RunDirectory, TheLogReadsBack) {
   EXPECT_INPUT_ERROR(run.log(), "log.csv line 4: expected 7 cells as in the header, got 2");
 }
 
-TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
+TEST(RunDirectory, RewindDropsTheRowsAfterTheCheckpoint) {
   const TemporaryFolder folder;
   RunDirectory run = RunDirectory::create(folder.path() / "run", "");
   for (int64_t step = 1; step <= 4; ++step) run.append(row(step));
@@ -99,7 +99,7 @@ TEST(RunDirectory, RewindDropsWhatCameAfterTheCheckpoint) {
   EXPECT_EQ(RunDirectory::create(folder.path() / "empty", "").rewind(7), 0);
 }
 
-TEST(RunDirectory, ALogFromBeforeTheOptimizersShareGoesOn) {
+TEST(RunDirectory, ALogWithoutTheOptimizerColumnIsContinued) {
   const TemporaryFolder folder;
   RunDirectory run = RunDirectory::create(folder.path() / "run", "");
   folder.write("run/log.csv", "step,tokens,loss,val,seconds,radius_hidden\n1,100,1,,0.5,0.25\n");
@@ -111,7 +111,7 @@ TEST(RunDirectory, ALogFromBeforeTheOptimizersShareGoesOn) {
             "1,100,1,,0.5,,0.25\n2,200,0.5,,1,0.125,0.25\n");
 }
 
-TEST(RunDirectory, DiscardedItLeavesOnlyWhatIsNotItsOwn) {
+TEST(RunDirectory, DiscardRemovesOnlyItsOwnFiles) {
   const TemporaryFolder folder;
   const auto discard = [](const std::filesystem::path& path) {
     RunDirectory run = RunDirectory::create(path, "steps=3\n");

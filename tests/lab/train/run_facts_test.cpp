@@ -10,7 +10,7 @@
 namespace gluon::lab {
 namespace {
 
-TEST(RunFacts, SayWhatTheConfigDoesNot) {
+TEST(RunFacts, TheJsonHasAllFacts) {
   const auto json = nlohmann::json::parse(facts_json(
       {.device = "cpu", .precision = "float32", .data = "a \"b\"\xff", .routing = "group\nhidden\n"}));
   EXPECT_EQ(json["version"], kVersion);

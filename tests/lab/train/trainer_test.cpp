@@ -5,6 +5,7 @@
 
 #include <array>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "gluon/kernels/kernels.h"
@@ -13,20 +14,16 @@
 #include "lab/models/zoo.h"
 #include "lab/train/experiment.h"
 #include "tests/expect_error.h"
+#include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
 
 namespace gluon::lab {
 namespace {
 
-TrainConfig small_config(const std::string& preset = "unscion") {
-  TrainConfig config;
-  config.preset = preset;
+TrainConfig longer_config(const std::string& preset = "unscion") {
+  TrainConfig config = small_config(preset);
   config.layers = 2;
-  config.width = 32;
-  config.heads = 2;
-  config.seq = 32;
   config.steps = 12;
-  config.batch = 4;
   config.eval_every = 6;
   config.save_every = 5;
   return config;
@@ -37,14 +34,44 @@ Trainer make_trainer(const TrainConfig& config) {
   return {config, experiment.model, experiment.dataset};
 }
 
-TrainSummary run(Trainer& trainer, const std::filesystem::path& path, bool resume = false,
-                 bool stop = false) {
-  RunDirectory directory = resume ? RunDirectory::open(path) : RunDirectory::create(path, "");
+TrainSummary run(Trainer& trainer, RunDirectory directory, const std::atomic<bool>& stop = false) {
   std::ostringstream out;
   Progress progress(out, false);
-  const std::atomic<bool> stopped{stop};
-  return trainer.run(&directory, &progress, stopped);
+  RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
+  return trainer.run(&writer, stop);
 }
+
+TrainSummary run(Trainer& trainer, const std::filesystem::path& path) {
+  return run(trainer, RunDirectory::create(path, ""));
+}
+
+TrainSummary resume(Trainer& trainer, const std::filesystem::path& path) {
+  trainer.resume(load_checkpoint(path / "checkpoint").checkpoint);
+  return run(trainer, RunDirectory::reopen(path));
+}
+
+/// Another dataset that sets `stop` when batch `last` is drawn.
+class StoppingDataset : public Dataset {
+ public:
+  StoppingDataset(std::shared_ptr<const Dataset> dataset, int64_t last, std::atomic<bool>& stop)
+      : dataset_(std::move(dataset)), last_(last), stop_(stop) {}
+
+  Batch train_batch(int64_t index, int64_t size) const override {
+    if (index == last_) stop_ = true;
+    return dataset_->train_batch(index, size);
+  }
+  std::vector<Batch> validation(int64_t size) const override { return dataset_->validation(size); }
+  int64_t train_examples() const override { return dataset_->train_examples(); }
+  int64_t tokens_per_example() const override { return dataset_->tokens_per_example(); }
+  int64_t classes() const override { return dataset_->classes(); }
+  double unigram_entropy() const override { return dataset_->unigram_entropy(); }
+  std::string describe() const override { return dataset_->describe(); }
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  int64_t last_;
+  std::atomic<bool>& stop_;
+};
 
 void expect_same_model(const Trainer& a, const Trainer& b) {
   const Checkpoint first = a.checkpoint();
@@ -72,7 +99,7 @@ std::string random_words(int count) {
 TEST(Trainer, TheLossFallsFarBelowTheUnigramEntropy) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "words.txt") << random_words(20000);
-  TrainConfig config = small_config();
+  TrainConfig config = longer_config();
   config.data = (folder.path() / "words.txt").string();
   config.steps = 150;
   config.radius = "hidden=0.05,embedding=1";
@@ -85,18 +112,18 @@ TEST(Trainer, TheLossFallsFarBelowTheUnigramEntropy) {
 TEST(Trainer, ResumesBitForBit) {
   for (const char* preset : {"unscion", "muon", "adamw"}) {
     const TemporaryFolder folder;
-    Trainer whole = make_trainer(small_config(preset));
+    Trainer whole = make_trainer(longer_config(preset));
     run(whole, folder.path() / "whole");
 
-    TrainConfig half = small_config(preset);
-    half.schedule = small_config(preset).resolved_schedule().name();
+    TrainConfig half = longer_config(preset);
+    half.schedule = longer_config(preset).resolved_schedule().name();
     half.steps = 7;
     Trainer first = make_trainer(half);
     run(first, folder.path() / "run");
-    Trainer second = make_trainer(small_config(preset));
+    Trainer second = make_trainer(longer_config(preset));
     second.resume(load_checkpoint(folder.path() / "run/checkpoint").checkpoint);
     EXPECT_EQ(second.steps_taken(), 7);
-    run(second, folder.path() / "run", true);
+    run(second, RunDirectory::reopen(folder.path() / "run"));
     EXPECT_EQ(second.steps_taken(), 12);
     expect_same_model(second, whole);
   }
@@ -104,7 +131,7 @@ TEST(Trainer, ResumesBitForBit) {
 
 TEST(Trainer, SamplesSurviveAKillAndAResume) {
   const TemporaryFolder folder;
-  TrainConfig config = small_config();
+  TrainConfig config = longer_config();
   config.smoothness_every = 2;
   Trainer whole = make_trainer(config);
   run(whole, folder.path() / "whole");
@@ -120,8 +147,7 @@ TEST(Trainer, SamplesSurviveAKillAndAResume) {
   Trainer first = make_trainer(half);
   run(first, folder.path() / "run");
   Trainer second = make_trainer(config);
-  second.resume(load_checkpoint(folder.path() / "run/checkpoint").checkpoint);
-  run(second, folder.path() / "run", true);
+  resume(second, folder.path() / "run");
   const Trajectory resumed = read_trajectory(folder.path() / "run");
   for (std::size_t i = 0; i < expected.layers.size(); ++i) {
     const auto& [layer, group, norm, dual, samples] = expected.layers[i];
@@ -135,8 +161,8 @@ TEST(Trainer, SamplesSurviveAKillAndAResume) {
 }
 
 TEST(Trainer, AccumulationIsTheLargerBatch) {
-  TrainConfig large = small_config();
-  TrainConfig small = small_config();
+  TrainConfig large = longer_config();
+  TrainConfig small = longer_config();
   large.batch = 8;
   small.batch = 4;
   small.accumulate = 2;
@@ -146,61 +172,110 @@ TEST(Trainer, AccumulationIsTheLargerBatch) {
   for (int step = 0; step < 3; ++step) EXPECT_NEAR(one.step(), two.step(), 1e-4);
 }
 
-TEST(Trainer, AStoppedRunLeavesACheckpointAndSaysSo) {
+TEST(Trainer, AStoppedRunLeavesACheckpointOfItsLastStep) {
   const TemporaryFolder folder;
-  Trainer trainer = make_trainer(small_config());
-  trainer.step();
-  const TrainSummary summary = run(trainer, folder.path() / "run", false, true);
+  const TrainConfig config = longer_config();
+  std::atomic<bool> stop{false};
+  const Experiment experiment = make_experiment(config);
+  Trainer trainer(config, experiment.model,
+                  std::make_shared<StoppingDataset>(experiment.dataset, /*last=*/2, stop));
+  const TrainSummary summary = run(trainer, RunDirectory::create(folder.path() / "run", ""), stop);
   EXPECT_TRUE(summary.interrupted);
-  EXPECT_EQ(summary.steps, 1);
+  EXPECT_EQ(summary.steps, 3);  // neither evaluated nor saved by the config
+  EXPECT_EQ(summary.val, trainer.evaluate());
+  EXPECT_EQ(RunDirectory::open(folder.path() / "run").log().size(), 3u);
+
+  Trainer resumed = make_trainer(config);
+  EXPECT_FALSE(resume(resumed, folder.path() / "run").interrupted);
+  Trainer whole = make_trainer(config);
+  run(whole, folder.path() / "whole");
+  expect_same_model(resumed, whole);
 }
 
-TEST(Trainer, ACheckpointOfAnotherRunIsRefused) {
-  Trainer trainer = make_trainer(small_config());
+TEST(Trainer, ARunThatIsStoppedBeforeItsFirstStepWritesNothing) {
+  const TemporaryFolder folder;
+  Trainer trainer = make_trainer(longer_config());
+  const TrainSummary summary = run(trainer, RunDirectory::create(folder.path() / "run", ""), true);
+  EXPECT_TRUE(summary.interrupted);
+  EXPECT_EQ(summary.steps, 0);
+  EXPECT_FALSE(has_checkpoint(folder.path() / "run/checkpoint"));
+  EXPECT_TRUE(RunDirectory::open(folder.path() / "run").log().empty());
+}
+
+TEST(Trainer, EvaluatesAndSavesAsTheConfigSays) {
+  const TemporaryFolder folder;
+  Trainer trainer = make_trainer(longer_config());
+  run(trainer, folder.path() / "run");
+  for (const LogRow& row : RunDirectory::open(folder.path() / "run").log()) {
+    EXPECT_EQ(row.val.has_value(), row.step % 6 == 0) << row.step;
+  }
+  std::set<std::string> saved;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "run/checkpoint")) {
+    saved.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(saved.count("step-00000012.safetensors"), 1u);
+  EXPECT_EQ(saved.count("step-00000010.safetensors"), 1u);
+  EXPECT_EQ(saved.count("step-00000011.safetensors"), 0u);
+}
+
+TEST(Trainer, LogRowsHaveTheMeanRadiusOfEachRole) {
+  const TemporaryFolder folder;
+  TrainConfig config = longer_config();
+  config.steps = 2;
+  config.radius = "hidden=0.25,embedding=2";
+  config.schedule = "constant";
+  Trainer trainer = make_trainer(config);
+  run(trainer, folder.path() / "run");
+  for (const LogRow& row : RunDirectory::open(folder.path() / "run").log()) {
+    EXPECT_EQ(row.radii, (std::vector<std::pair<std::string, double>>{{"embedding", 2}, {"hidden", 0.25}}));
+    EXPECT_EQ(row.tokens, row.step * config.batch * config.seq);
+    EXPECT_TRUE(row.optimizer && *row.optimizer > 0 && *row.optimizer < 1);
+  }
+}
+
+TEST(Trainer, ACheckpointOfAnotherRunIsRejected) {
+  Trainer trainer = make_trainer(longer_config());
   const Checkpoint checkpoint = trainer.checkpoint();
-  TrainConfig wider = small_config();
+  TrainConfig wider = longer_config();
   wider.width = 64;
   Trainer other = make_trainer(wider);
   EXPECT_INPUT_ERROR(other.resume(checkpoint), "the checkpoint belongs to another run");
-  Trainer adamw = make_trainer(small_config("adamw"));
+  Trainer adamw = make_trainer(longer_config("adamw"));
   EXPECT_INPUT_ERROR(adamw.resume(checkpoint), "its geometry is");
-  TrainConfig radii = small_config();
+  TrainConfig radii = longer_config();
   radii.radius = "hidden=0.1";
   Trainer farther = make_trainer(radii);
   EXPECT_INPUT_ERROR(farther.resume(checkpoint), "its geometry is 'hidden scaled(sqrt(n/m),spectral) 0.018");
   radii.radius = "hidden=0.123456";  // a wider column
   Trainer wider_column = make_trainer(radii);
   EXPECT_INPUT_ERROR(wider_column.resume(checkpoint),
-                     "here it is 'hidden scaled(sqrt(n/m),spectral) 0.123456");
-  TrainConfig momentum = small_config();
+                     "this run has 'hidden scaled(sqrt(n/m),spectral) 0.123456");
+  TrainConfig momentum = longer_config();
   momentum.momentum = "ema(0.5)";
   Trainer heavier = make_trainer(momentum);
-  EXPECT_INPUT_ERROR(heavier.resume(checkpoint), "its momentum is 'ema(0.9)', here it is 'ema(0.5)'");
+  EXPECT_INPUT_ERROR(heavier.resume(checkpoint), "its momentum is 'ema(0.9)', this run has 'ema(0.5)'");
   Checkpoint silent = checkpoint;
   silent.text.erase("seed");
-  EXPECT_INPUT_ERROR(trainer.resume(silent), "does not say its seed");
+  EXPECT_INPUT_ERROR(trainer.resume(silent), "does not name its seed");
 }
 
-TEST(Trainer, TheCheckpointHoldsConfigAndData) {
+TEST(Trainer, TheCheckpointHoldsTheTextOfConfigAndData) {
   const TemporaryFolder folder;
-  Trainer trainer = make_trainer(small_config());
-  RunDirectory directory = RunDirectory::create(folder.path() / "run", "steps=12\n");
-  std::ostringstream out;
-  Progress progress(out, false);
-  trainer.run(&directory, &progress, std::atomic<bool>{false});
-  const Checkpoint checkpoint = load_checkpoint(directory.checkpoints()).checkpoint;
+  Trainer trainer = make_trainer(longer_config());
+  run(trainer, RunDirectory::create(folder.path() / "run", "steps=12\n"));
+  const Checkpoint checkpoint = load_checkpoint(folder.path() / "run/checkpoint").checkpoint;
   EXPECT_EQ(checkpoint.text.at("config"), "steps=12\n");
   EXPECT_NE(checkpoint.text.at("data").find("the project's own sources"), std::string::npos);
 }
 
-TEST(Trainer, DataBeyondTheVocabularyIsRefused) {
-  TrainConfig config = small_config();
+TEST(Trainer, DataBeyondTheVocabularyIsRejected) {
+  TrainConfig config = longer_config();
   config.vocabulary = 100;
   EXPECT_INPUT_ERROR(make_experiment(config), "needs a vocabulary of 256, the model has 100");
 }
 
 TEST(Trainer, FullBatchNeedsABatchThatDivides) {
-  TrainConfig config = small_config();
+  TrainConfig config = longer_config();
   config.full_batch = true;
   config.batch = 1 << 20;
   EXPECT_INPUT_ERROR(make_trainer(config), "--full-batch needs a --batch that divides");
@@ -212,7 +287,7 @@ TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
   if (!why.empty()) GTEST_SKIP() << why;
   for (const char* precision : {"float32", "bfloat16"}) {
     for (const int64_t accumulate : {1, 2}) {
-      TrainConfig config = small_config();
+      TrainConfig config = longer_config();
       config.width = 128;
       config.seq = 64;
       config.device = "cuda";
@@ -246,9 +321,9 @@ TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
   }
 }
 
-TEST(Trainer, ABatchBeyondTheGpuIsRefusedWithOneThatFits) {
+TEST(Trainer, ABatchBeyondTheGpuIsRejectedWithOneThatFits) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  TrainConfig config = small_config();
+  TrainConfig config = longer_config();
   config.device = "cuda";
   config.precision = "float32";
   config.width = 512;

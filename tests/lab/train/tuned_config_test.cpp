@@ -35,12 +35,12 @@ TEST(TunedConfig, AnUntiedEmbeddingHasItsOwnKey) {
             "unscion: head=4,hidden=0.5,untied_embedding=3");
 }
 
-TEST(TunedConfig, AdamWTellsTheRelationBetweenGroups) {
+TEST(TunedConfig, AdamWKeepsTheRatiosBetweenGroups) {
   EXPECT_EQ(tuned_radius("adamw", {group("hidden", 0.5), group("embedding", 3)}),
             "unscion: embedding=0.108,hidden=0.018");
 }
 
-TEST(TunedConfig, RadiiOfOtherNormsAreRefused) {
+TEST(TunedConfig, RadiiOfOtherNormsAreRejected) {
   TrainConfig config;
   config.smoothness_geometry = "normalized_descent";
   const std::vector<GroupRadius> radii{group("hidden", 0.5)};

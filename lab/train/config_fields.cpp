@@ -1,0 +1,148 @@
+#include "lab/train/config_fields.h"
+
+#include <charconv>
+#include <limits>
+#include <type_traits>
+
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
+
+namespace gluon::lab {
+namespace {
+
+using C = TrainConfig;
+
+const ConfigField kFields[] = {
+    {"model", &C::model, "Model", "nanogpt-tiny, nanogpt-124m or cifar-cnn", "model"},
+    {"layers", &C::layers, "Model", "Transformer blocks (0: the model's default)", "geometry"},
+    {"width", &C::width, "Model", "Width (0: the model's default)", "geometry"},
+    {"heads", &C::heads, "Model", "Attention heads (0: the model's default)"},
+    {"seq", &C::seq, "Model", "Context length in tokens (0: the model's default)"},
+    {"vocabulary", &C::vocabulary, "Model",
+     "Vocabulary size (0: the model's default; for nanogpt-tiny that of the data)", "geometry"},
+
+    {"data", &C::data, "Data", "Token shards, text, or the CIFAR-10 folder (empty: Gluon's own sources)", "",
+     /*local=*/true},
+    {"vocab", &C::vocab, "Data", "Folder with encoder.json and vocab.bpe to tokenize text (empty: bytes)", "",
+     /*local=*/true},
+    {"train-images", &C::train_images, "Data", "Use only the first N training images (0: all)"},
+    {"test-images", &C::test_images, "Data", "Use only the first N test images (0: all)"},
+    {"batch", &C::batch, "Data", "Examples per batch", "batch"},
+    {"accumulate", &C::accumulate, "Data", "Batches per step", "batch"},
+    {"full-batch", &C::full_batch, "Data", "Use the whole training set in every step", "batch"},
+    {"parts", &C::parts, "Data",
+     "Parts of a batch that ranks share, added in float64 (1: one piece per rank; 0: 12 with ranks on the "
+     "CPU)"},
+
+    {"preset", &C::preset, "Optimizer",
+     "unscion, scion, muon, sign_descent, normalized_descent, deterministic_gluon or adamw", "geometry"},
+    {"radius", &C::radius, "Optimizer", "Radii by group: hidden=0.018,embedding=1.08", "geometry"},
+    {"lr", &C::lr, "Optimizer", "Learning rate of AdamW (0: the preset's default)", "geometry"},
+    {"weight-decay", &C::weight_decay, "Optimizer", "Decoupled weight decay (negative: the preset's default)",
+     "geometry"},
+    {"momentum", &C::momentum, "Optimizer",
+     "none, ema(B), nesterov(B) or theorem3 (empty: the preset's default)", "momentum"},
+    {"schedule", &C::schedule, "Optimizer",
+     "Factor on the radii (empty: constant, then linear to 0 over the last 30 %)"},
+    {"orthogonalizer", &C::orthogonalizer, "Optimizer", "Used inside spectral norms (empty: the default)",
+     "orthogonalizer"},
+    {"clip", &C::clip, "Optimizer", "Largest gradient norm under AdamW (0: no clipping)"},
+    {"label-smoothing", &C::label_smoothing, "Optimizer",
+     "Label smoothing (negative: 0.2 for the CNN, 0 for language)"},
+
+    {"steps", &C::steps, "Run", "Total number of steps"},
+    {"seed", &C::seed, "Run", "Seed of the weights, the data order and the augmentation", "seed"},
+    {"device", &C::device, "Run", "cpu or cuda"},
+    {"precision", &C::precision, "Run",
+     "float32 or bfloat16 (empty: bfloat16 on a GPU if the model supports it)"},
+    {"cuda-graph", &C::cuda_graph, "Run",
+     "Run the forward and backward pass as one CUDA graph where possible"},
+    {"deterministic", &C::deterministic, "Run",
+     "Reproduce the same bits on a GPU where LibTorch can (the CPU always does)"},
+    {"eval-every", &C::eval_every, "Run", "Steps between evaluations"},
+    {"save-every", &C::save_every, "Run", "Steps between checkpoints"},
+
+    {"smoothness-every", &C::smoothness_every, "Smoothness", "Steps between smoothness samples (0: none)"},
+    {"smoothness-mode", &C::smoothness_mode, "Smoothness",
+     "consecutive, full or same_batch (empty: full with --full-batch, otherwise same_batch)"},
+    {"smoothness-geometry", &C::smoothness_geometry, "Smoothness",
+     "Preset whose norms measure (empty: the run's preset; unscion for AdamW)"},
+    {"smoothness-dual", &C::smoothness_dual, "Smoothness",
+     "Dual of spectral norms: exact, an orthogonalizer, or auto (exact; polar_express:8 on a GPU)"},
+};
+
+// Six digits where they are exact, as in 100000 and 0.018, else as many as the value needs.
+std::string double_text(double value) {
+  const std::string brief = join(value);
+  double parsed = 0;
+  std::from_chars(brief.data(), brief.data() + brief.size(), parsed);
+  return parsed == value ? brief : number_text(value);
+}
+
+// A switch that is on by default has always been written as 1 or 0, the others as true or false.
+std::string switch_text(bool value, bool standard) {
+  if (standard) return value ? "1" : "0";
+  return value ? "true" : "false";
+}
+
+template <typename Integer>
+Integer parse_limited(const std::string& text, const std::string& origin) {
+  using Limits = std::numeric_limits<Integer>;
+  Integer value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  GLUON_CHECK(error == std::errc() && end == text.data() + text.size(), origin,
+              ": expected a whole number in ", Limits::min(), "..", Limits::max(), ", got '", text, "'");
+  return value;
+}
+
+bool parse_bool(const std::string& text, const std::string& origin) {
+  GLUON_CHECK(text == "true" || text == "false" || text == "1" || text == "0", origin,
+              ": expected true or false, got '", text, "'");
+  return text == "true" || text == "1";
+}
+
+}  // namespace
+
+std::span<const ConfigField> config_fields() { return kFields; }
+
+std::string value_text(const TrainConfig& config, const ConfigField& field) {
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = config.*member;
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::string>) return value;
+        if constexpr (std::is_same_v<Value, double>) return double_text(value);
+        if constexpr (std::is_same_v<Value, bool>) return switch_text(value, TrainConfig{}.*member);
+        return join(value);
+      },
+      field.member);
+}
+
+void set_value(TrainConfig& config, const ConfigField& field, const std::string& text,
+               const std::string& origin) {
+  std::visit(
+      [&](auto member) {
+        auto& value = config.*member;
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::string>) {
+          value = text;
+        } else if constexpr (std::is_same_v<Value, double>) {
+          value = parse_number(text, origin);
+        } else if constexpr (std::is_same_v<Value, bool>) {
+          value = parse_bool(text, origin);
+        } else {
+          value = parse_limited<Value>(text, origin);
+        }
+      },
+      field.member);
+}
+
+std::map<std::string, std::string> values_shared_by_ranks(const TrainConfig& config) {
+  std::map<std::string, std::string> values;
+  for (const ConfigField& field : config_fields()) {
+    if (!field.local) values[field.name] = value_text(config, field);
+  }
+  return values;
+}
+
+}  // namespace gluon::lab

@@ -1,0 +1,45 @@
+// The table of config fields: one row per setting of a run.
+//
+//   command line flags, config.toml (config_toml.h), the agreement of ranks, the identity of a run (run_identity.h)
+//   and the report all read this table; TrainConfig (config.h) has the defaults.
+//
+// A new setting is a member of TrainConfig and a row here.
+
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "lab/train/config.h"
+
+namespace gluon::lab {
+
+struct ConfigField {
+  using Member = std::variant<std::string TrainConfig::*, int64_t TrainConfig::*, uint64_t TrainConfig::*,
+                              double TrainConfig::*, bool TrainConfig::*>;
+
+  const char* name;  // key in config.toml; "--" + name is the flag
+  Member member;
+  const char* group;  // heading of the flag in --help
+  const char* help;
+  const char* identity = "";  // the part of the run identity that depends on it; none: may change on --resume
+  bool local = false;         // may differ between ranks: a path on one machine
+};
+
+/// All fields, in the order of config.toml and --help.
+std::span<const ConfigField> config_fields();
+
+/// The value of a field as text; parses back to the same value.
+std::string value_text(const TrainConfig& config, const ConfigField& field);
+
+/// The inverse of value_text(). Throws InputError that starts with `origin` on text that is no value of the field's
+/// type.
+void set_value(TrainConfig& config, const ConfigField& field, const std::string& text,
+               const std::string& origin);
+
+/// The values that all ranks of a run must have in common, by name.
+std::map<std::string, std::string> values_shared_by_ranks(const TrainConfig& config);
+
+}  // namespace gluon::lab

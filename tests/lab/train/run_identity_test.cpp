@@ -1,0 +1,69 @@
+// What the table of config fields says about --resume, field by field.
+
+#include "lab/train/run_identity.h"
+
+#include <map>
+#include <set>
+
+#include "lab/train/config_fields.h"
+#include "lab/train/experiment.h"
+#include "lab/train/trainer.h"
+#include "tests/expect_error.h"
+#include "tests/lab/train/small_config.h"
+
+namespace gluon::lab {
+namespace {
+
+// Another value of each field that a language model on the CPU can have.
+// clang-format off
+const std::map<std::string, std::string> kOtherValues{
+    {"model", "nanogpt-124m"}, {"layers", "2"}, {"width", "64"}, {"heads", "1"}, {"seq", "16"},
+    {"vocabulary", "300"}, {"data", ""}, {"vocab", ""}, {"batch", "8"}, {"accumulate", "2"}, {"parts", "2"},
+    {"preset", "unscion"}, {"radius", "hidden=0.1"}, {"lr", "0.5"}, {"weight-decay", "0.5"},
+    {"momentum", "ema(0.5)"}, {"schedule", "constant"}, {"orthogonalizer", "svd"}, {"clip", "2"},
+    {"label-smoothing", "0.1"}, {"steps", "7"}, {"seed", "3"}, {"precision", "float32"}, {"cuda-graph", "0"},
+    {"eval-every", "3"}, {"save-every", "3"}, {"smoothness-every", "2"}, {"smoothness-mode", "consecutive"},
+    {"smoothness-geometry", "unscion"}, {"smoothness-dual", "exact"}};
+// clang-format on
+// Images, a data set that the batch divides, the whole process, a GPU.
+const std::set<std::string> kUntested{"train-images", "test-images", "full-batch", "deterministic", "device"};
+
+Checkpoint checkpoint_of(const TrainConfig& config) {
+  const Experiment experiment = make_experiment(config);
+  return Trainer(config, experiment.model, experiment.dataset).checkpoint();
+}
+
+TEST(RunIdentity, FieldsOfTheIdentityCannotChangeOnResumeAndOthersCan) {
+  const Checkpoint checkpoint = checkpoint_of(small_config("muon"));
+  for (const ConfigField& field : config_fields()) {
+    if (kUntested.contains(field.name)) continue;
+    ASSERT_TRUE(kOtherValues.contains(field.name)) << field.name;
+    SCOPED_TRACE(field.name);
+    TrainConfig config = small_config("muon");
+    set_value(config, field, kOtherValues.at(field.name), "test");
+    const Experiment experiment = make_experiment(config);
+    Trainer trainer(config, experiment.model, experiment.dataset);
+    if (*field.identity == '\0') {
+      EXPECT_NO_THROW(trainer.resume(checkpoint));
+    } else {
+      EXPECT_INPUT_ERROR(trainer.resume(checkpoint), "the checkpoint belongs to another run: its ");
+      // The field's own part differs; an earlier one may differ, too.
+      EXPECT_NE(checkpoint.text.at(field.identity), trainer.checkpoint().text.at(field.identity));
+    }
+  }
+}
+
+TEST(RunIdentity, TheFirstDifferenceIsNamed) {
+  const RunIdentity saved{{"geometry", "hidden  spectral  0.1\nembedding  1\n"}, {"seed", "1"}};
+  EXPECT_NO_THROW(check_same_run(saved, saved));
+  EXPECT_NO_THROW(check_same_run({{"geometry", "hidden spectral 0.1\nembedding   1\n"}}, saved));
+  EXPECT_INPUT_ERROR(check_same_run({{"geometry", "hidden spectral 0.1\nembedding 2\n"}}, saved),
+                     "its geometry is 'embedding 1', this run has 'embedding 2'");
+  EXPECT_INPUT_ERROR(check_same_run({{"geometry", "hidden spectral 0.1\n"}}, saved),
+                     "its geometry is 'embedding 1', this run has ''");
+  EXPECT_INPUT_ERROR(check_same_run({{"seed", "2"}}, saved), "its seed is '1', this run has '2'");
+  EXPECT_INPUT_ERROR(check_same_run({{"batch", "4 x 1"}}, saved), "the checkpoint does not name its batch");
+}
+
+}  // namespace
+}  // namespace gluon::lab

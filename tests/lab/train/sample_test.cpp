@@ -1,0 +1,43 @@
+#include "lab/train/sample.h"
+
+#include <sstream>
+
+#include "lab/train/config_toml.h"
+#include "lab/train/trainer.h"
+#include "tests/expect_error.h"
+#include "tests/lab/train/small_config.h"
+#include "tests/temporary_folder.h"
+
+namespace gluon::lab {
+namespace {
+
+TEST(Sample, TheModelInMemoryWritesWhatItsCheckpointWrites) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  config.radius = "hidden=0.1,embedding=1";
+  config.out = (folder.path() / "run").string();
+  const Experiment experiment = make_experiment(config);
+  const std::string untrained = sample_text(config, experiment, {.count = 40});
+  Trainer trainer(config, experiment.model, experiment.dataset);
+  RunDirectory directory = RunDirectory::create(config.out, config_toml(config));
+  std::ostringstream out;
+  Progress progress(out, false);
+  RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
+  trainer.run(&writer, std::atomic<bool>{false});
+  const std::string trained = sample_text(config, experiment, {.count = 40});
+  EXPECT_EQ(trained.size(), 40u);
+  EXPECT_NE(trained, untrained);
+  EXPECT_EQ(trained, sample_run(read_run_config(config.out), {.count = 40}).text);
+}
+
+TEST(Sample, BadInputIsNamed) {
+  TrainConfig config = small_config();
+  config.out = "/nonexistent";
+  EXPECT_INPUT_ERROR(sample_run(config, {.prompt = ""}), "sample: the prompt must not be empty");
+  EXPECT_INPUT_ERROR(sample_run(config, {}), "/nonexistent/checkpoint");
+  config.model = "cifar-cnn";
+  EXPECT_INPUT_ERROR(sample_run(config, {}), "sample: cifar-cnn is not a language model");
+}
+
+}  // namespace
+}  // namespace gluon::lab
