@@ -223,6 +223,10 @@ TEST(TrajectoryCsv, BadFiles) {
                      "line 2: estimator: unknown name 'none'; allowed are");
   EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,hidden,euclidean,exact,full,1,1,1,1,1,1,1\n"),
                      "line 3: layer 'a' changes its norm from 'spectral' to 'euclidean'");
+  EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,head,spectral,exact,full,1,1,1,1,1,1,1\n"),
+                     "line 3: layer 'a' changes its group from 'hidden' to 'head'");
+  EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,hidden,spectral,svd,full,1,1,1,1,1,1,1\n"),
+                     "line 3: layer 'a' changes its dual_method from 'exact' to 'svd'");
 }
 
 TEST(TrajectoryCsv, BadWrites) {
