@@ -33,6 +33,8 @@ TEST(PriorRates, NoCountsWithNoise) {
     EXPECT_FALSE(row.iterations) << row.source;
   EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kVariance, 0.5)[0].obstacle, "needs exact gradients");
   EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kVariance, 0.5)[1].obstacle, "");
+  EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kVariance, 0.5)[2].obstacle, "for one layer only");
+  EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kVariance, 0.5)[3].obstacle, "");
   EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kRelative, 0.5)[1].obstacle, "needs bounded variance");
 }
 
