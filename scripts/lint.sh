@@ -36,10 +36,11 @@ cpp() {
     --enable=warning,performance,portability --suppressions-list=.cppcheck --inline-suppr --error-exitcode=1 -I .
 }
 
-# clang-tidy parses what it reads: LibTorch's headers would take minutes, so it reads sources that do without.
+# clang-tidy parses what it reads: LibTorch's headers would take minutes, and omp.h is the compiler's own, so it reads
+# sources that do without them.
 tidy() {
   command -v clang-tidy >/dev/null || { without clang-tidy; return; }
-  git ls-files -z gluon/theory/'*.cpp' gluon/fit/'*.cpp' gluon/core/spec.cpp gluon/core/openmp_spinning.cpp \
+  git ls-files -z gluon/theory/'*.cpp' gluon/fit/'*.cpp' gluon/core/spec.cpp \
     gluon/lmo/orthogonalize/coefficients.cpp gluon/radius/schedule.cpp gluon/smoothness/sample.cpp \
     gluon/smoothness/paper_log.cpp gluon/smoothness/'trajectory*.cpp' |
     each 3 bash -c 'clang-tidy --quiet --warnings-as-errors="*" "$@" -- -std=c++20 -fopenmp -I. 2>/dev/null' clang-tidy
