@@ -3,11 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "gluon/core/check.h"
-#include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer_parts.h"
 
 namespace gluon {
