@@ -10,8 +10,7 @@
 namespace gluon::benchmarks {
 namespace {
 
-template <typename Run>
-double milliseconds_of(const Run& run) {
+template <typename Run> double milliseconds_of(const Run& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   return 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

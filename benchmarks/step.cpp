@@ -47,8 +47,8 @@ std::vector<Shape> gpt_shapes(int64_t blocks, int64_t width) {
 
 std::vector<Shape> model_shapes(const StepOptions& options) {
   const auto limited = [&](int64_t all) {
-    GLUON_CHECK(options.layers >= 0 && options.layers <= all, "bench step: layers must be in 1..", all,
-                " for ", options.model, " (0 is all), got ", options.layers);
+    GLUON_CHECK(options.layers >= 0 && options.layers <= all, "bench step: layers must be in 1..", all, " for ",
+                options.model, " (0 is all), got ", options.layers);
     return options.layers == 0 ? all : options.layers;
   };
   if (options.model == "gpt124m") return gpt_shapes(limited(12), 768);
@@ -163,8 +163,7 @@ double bytes_per_second(const at::Device& device) {
   const at::Tensor to = at::empty_like(from);
   double best = 0;
   for (int i = 0; i < 3; ++i) {
-    best = std::max(best,
-                    2.0 * static_cast<double>(from.nbytes()) / seconds_of(device, [&] { to.copy_(from); }));
+    best = std::max(best, 2.0 * static_cast<double>(from.nbytes()) / seconds_of(device, [&] { to.copy_(from); }));
   }
   return best;
 }
@@ -198,8 +197,7 @@ Errors direction_errors(const std::vector<Shape>& shapes, const at::Device& devi
   for (const Layer& layer : layers) {
     const at::Tensor& gradient = layer.parameter.grad();
     sum.ours += squared_error(layer.parameter / -kRadius, gradient, sign);
-    sum.reference +=
-        squared_error(sign ? gradient.sign() : Reference::orthogonalize(gradient), gradient, sign);
+    sum.reference += squared_error(sign ? gradient.sign() : Reference::orthogonalize(gradient), gradient, sign);
   }
   const auto count = static_cast<double>(layers.size());
   return {std::sqrt(sum.ours / count), std::sqrt(sum.reference / count)};
@@ -208,10 +206,9 @@ Errors direction_errors(const std::vector<Shape>& shapes, const at::Device& devi
 }  // namespace
 
 StepResult run_step(const StepOptions& options) {
-  GLUON_CHECK(options.device == "cpu" || options.device == "cuda",
-              "bench step: device must be cpu or cuda, got '", options.device, "'");
-  GLUON_CHECK(options.device == "cpu" || torch::cuda::is_available(),
-              "bench step: no CUDA device is available");
+  GLUON_CHECK(options.device == "cpu" || options.device == "cuda", "bench step: device must be cpu or cuda, got '",
+              options.device, "'");
+  GLUON_CHECK(options.device == "cpu" || torch::cuda::is_available(), "bench step: no CUDA device is available");
   const at::Device device(options.device);
   GLUON_CHECK(options.repeats >= 1, "bench step: repeats must be >= 1, got ", options.repeats);
   const std::vector<Shape> shapes = model_shapes(options);
@@ -254,14 +251,12 @@ StepResult run_step(const StepOptions& options) {
   const double their_time = median(reference_times);
   result.matrices = static_cast<int64_t>(shapes.size());
   result.threads = at::get_num_threads();
-  result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9,
-                 errors.ours};
+  result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9, errors.ours};
   result.reference = {sign ? "sign, one by one" : "newton_schulz:5, one by one", their_time * 1e3,
                       their_flops / their_time * 1e-9, errors.reference};
   result.ratio = their_time / our_time;
-  result.bound_milliseconds =
-      1e3 * (sign ? 20.0 * static_cast<double>(result.parameters) / bytes_per_second(device)
-                  : our_flops / product_flops_per_second(device));
+  result.bound_milliseconds = 1e3 * (sign ? 20.0 * static_cast<double>(result.parameters) / bytes_per_second(device)
+                                          : our_flops / product_flops_per_second(device));
   return result;
 }
 

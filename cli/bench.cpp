@@ -40,11 +40,10 @@ void print_json(const StepOptions& options, const StepResult& result) {
 }
 
 void print_table(const StepOptions& options, const StepResult& result) {
-  std::cout << "one optimizer step, " << options.model << ": " << result.matrices << " matrices, "
-            << result.parameters << " parameters, float32, " << options.device << ", " << result.threads
-            << " threads\n\n"
-            << std::left << std::setw(34) << "side" << std::right << std::setw(12) << "ms" << std::setw(12)
-            << "GFLOP/s" << std::setw(12) << "error" << '\n';
+  std::cout << "one optimizer step, " << options.model << ": " << result.matrices << " matrices, " << result.parameters
+            << " parameters, float32, " << options.device << ", " << result.threads << " threads\n\n"
+            << std::left << std::setw(34) << "side" << std::right << std::setw(12) << "ms" << std::setw(12) << "GFLOP/s"
+            << std::setw(12) << "error" << '\n';
   const auto line = [](const std::string& label, const StepSide& side) {
     std::cout << std::left << std::setw(34) << label + " (" + side.name + ")" << std::right << std::fixed
               << std::setprecision(side.milliseconds < 10 ? 3 : 1) << std::setw(12) << side.milliseconds
@@ -54,9 +53,8 @@ void print_table(const StepOptions& options, const StepResult& result) {
   line("ours", result.ours);
   line("reference", result.reference);
   std::cout << "\nratio reference/ours " << std::setprecision(2) << result.ratio << "; bound "
-            << std::setprecision(result.bound_milliseconds < 10 ? 3 : 1) << result.bound_milliseconds
-            << " ms, reached " << std::setprecision(1)
-            << 100 * result.bound_milliseconds / result.ours.milliseconds << " % of it\n";
+            << std::setprecision(result.bound_milliseconds < 10 ? 3 : 1) << result.bound_milliseconds << " ms, reached "
+            << std::setprecision(1) << 100 * result.bound_milliseconds / result.ours.milliseconds << " % of it\n";
 }
 
 void print_json(const lab::TrainConfig& config, const benchmarks::TrainResult& result) {
@@ -118,24 +116,20 @@ void print_table(const lab::TrainConfig& config, const benchmarks::SmoothnessRes
             << " MB during a pair, " << result.bytes_after << " bytes after it\n";
 }
 
-template <typename Options, typename Result>
-void print(bool as_json, const Options& options, const Result& result) {
+template <typename Options, typename Result> void print(bool as_json, const Options& options, const Result& result) {
   as_json ? print_json(options, result) : print_table(options, result);
 }
 
 void add_step(CLI::App& bench) {
-  CLI::App* step = bench.add_subcommand(
-      "step", "One optimizer step over the hidden matrices of a model, or its embedding");
+  CLI::App* step =
+      bench.add_subcommand("step", "One optimizer step over the hidden matrices of a model, or its embedding");
   auto options = std::make_shared<StepOptions>();
   auto json = std::make_shared<bool>(false);
   step->add_option("--model", options->model, "gpt124m, gpt1b3, cnn or embedding")->capture_default_str();
   step->add_option("--device", options->device, "cpu or cuda")->capture_default_str();
-  step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")
-      ->capture_default_str();
-  step->add_option("--layers", options->layers, "Only this many blocks of the model (0: all)")
-      ->capture_default_str();
-  step->add_option("--repeats", options->repeats, "Timed steps per side; the median counts")
-      ->capture_default_str();
+  step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")->capture_default_str();
+  step->add_option("--layers", options->layers, "Only this many blocks of the model (0: all)")->capture_default_str();
+  step->add_option("--repeats", options->repeats, "Timed steps per side; the median counts")->capture_default_str();
   step->add_flag("--json", *json, "Print JSON");
   step->callback([options, json] { print(*json, *options, benchmarks::run_step(*options)); });
 }
@@ -148,20 +142,17 @@ void add_train_steps(CLI::App& bench) {
   add_train_options(*train, *config);
   train->add_option("--repeats", *repeats, "Timed steps; the medians count")->capture_default_str();
   train->add_flag("--json", *json, "Print JSON");
-  train->callback(
-      [config, repeats, json] { print(*json, *config, benchmarks::run_train(*config, *repeats)); });
+  train->callback([config, repeats, json] { print(*json, *config, benchmarks::run_train(*config, *repeats)); });
 }
 
 void add_smoothness(CLI::App& bench) {
-  CLI::App* smoothness =
-      bench.add_subcommand("smoothness", "What recording costs; takes the flags of gluon train");
+  CLI::App* smoothness = bench.add_subcommand("smoothness", "What recording costs; takes the flags of gluon train");
   auto config = std::make_shared<lab::TrainConfig>();
   config->smoothness_every = 50;
   auto windows = std::make_shared<int64_t>(5);
   auto json = std::make_shared<bool>(false);
   add_train_options(*smoothness, *config);
-  smoothness->add_option("--windows", *windows, "Timed windows per side; the medians count")
-      ->capture_default_str();
+  smoothness->add_option("--windows", *windows, "Timed windows per side; the medians count")->capture_default_str();
   smoothness->add_flag("--json", *json, "Print JSON");
   smoothness->callback(
       [config, windows, json] { print(*json, *config, benchmarks::run_smoothness(*config, *windows)); });

@@ -56,10 +56,9 @@ void tokenize(const TokenizeOptions& options) {
 
 void add_data(CLI::App& app) {
   CLI::App* data = app.add_subcommand("data", "Prepare training data");
-  data->callback(
-      [data] { GLUON_CHECK(!data->get_subcommands().empty(), "data: expected the command tokenize"); });
-  CLI::App* command = data->add_subcommand(
-      "tokenize", "Encode text files (also .xz) as token shards with GPT-2's vocabulary");
+  data->callback([data] { GLUON_CHECK(!data->get_subcommands().empty(), "data: expected the command tokenize"); });
+  CLI::App* command =
+      data->add_subcommand("tokenize", "Encode text files (also .xz) as token shards with GPT-2's vocabulary");
   auto options = std::make_shared<TokenizeOptions>();
   command->add_option("--vocab", options->vocab, "Folder with encoder.json and vocab.bpe")->required();
   command->add_option("--out", options->out, "Folder for the .bin files")->required();

@@ -10,8 +10,7 @@
 namespace gluon::cli {
 
 void add_eval(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("eval", "Validation loss and accuracy of a run, on its own or other data");
+  CLI::App* command = app.add_subcommand("eval", "Validation loss and accuracy of a run, on its own or other data");
   auto run = std::make_shared<std::string>();
   auto data = std::make_shared<std::string>();
   command->add_option("run", *run, "Run directory")->required();

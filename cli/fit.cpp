@@ -18,12 +18,9 @@ std::string estimator_text(Estimator estimator) {
   switch (estimator) {
     case Estimator::kConsecutive:
       return "consecutive (each step's own batch; L1 then measures mostly the noise between batches)";
-    case Estimator::kFull:
-      return "full (the whole training set)";
-    case Estimator::kSameBatch:
-      return "same_batch (the next batch at the old and at the new point)";
-    case Estimator::kUnknown:
-      break;
+    case Estimator::kFull: return "full (the whole training set)";
+    case Estimator::kSameBatch: return "same_batch (the next batch at the old and at the new point)";
+    case Estimator::kUnknown: break;
   }
   return "unknown (not recorded in the file)";
 }
@@ -49,12 +46,10 @@ void print_table(const TrajectoryFit& result, const FitOptions& options) {
     group = std::max(group, layer.group.size());
   }
   std::cout << "estimator: " << estimator_text(result.estimator) << '\n'
-            << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "")
-            << "\n\n"
-            << std::left << std::setw(static_cast<int>(name) + 2) << "layer"
-            << std::setw(static_cast<int>(group) + 2) << "group" << std::right << std::setw(9) << "samples"
-            << std::setw(13) << "L0" << std::setw(13) << "L1" << std::setw(12) << "mse_rel" << std::setw(13)
-            << "violations" << '\n';
+            << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "") << "\n\n"
+            << std::left << std::setw(static_cast<int>(name) + 2) << "layer" << std::setw(static_cast<int>(group) + 2)
+            << "group" << std::right << std::setw(9) << "samples" << std::setw(13) << "L0" << std::setw(13) << "L1"
+            << std::setw(12) << "mse_rel" << std::setw(13) << "violations" << '\n';
   for (const LayerFit& layer : result.layers) {
     std::cout << std::left << std::setw(static_cast<int>(name) + 2) << layer.layer
               << std::setw(static_cast<int>(group) + 2) << layer.group << std::right << std::setw(9)
@@ -69,8 +64,7 @@ void print_table(const TrajectoryFit& result, const FitOptions& options) {
 void print_omissions(const TrajectoryFit& result, std::ostream& out) {
   for (const LayerFit& layer : result.layers) {
     if (layer.unmoved == 0) continue;
-    out << "layer '" << layer.layer << "': left out " << layer.unmoved
-        << " samples in which it had not moved\n";
+    out << "layer '" << layer.layer << "': left out " << layer.unmoved << " samples in which it had not moved\n";
   }
   for (const UnfittedLayer& layer : result.unfitted) {
     out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
@@ -82,8 +76,8 @@ void run(const std::string& path, const FitOptions& options, bool json) {
   const TrajectoryFit result = fit_trajectory(read_trajectory(path), options);
   if (result.layers.empty()) {
     const UnfittedLayer& first = result.unfitted.front();
-    throw InputError(join("fit: none of the ", result.unfitted.size(), " layers of ", path,
-                          " can be fitted; layer '", first.layer, "': ", first.reason));
+    throw InputError(join("fit: none of the ", result.unfitted.size(), " layers of ", path, " can be fitted; layer '",
+                          first.layer, "': ", first.reason));
   }
   if (json) {
     print_json(result);
@@ -101,8 +95,7 @@ void add_fit(CLI::App& app) {
   auto path = std::make_shared<std::string>();
   auto options = std::make_shared<FitOptions>();
   auto json = std::make_shared<bool>(false);
-  command->add_option("path", *path, "Run directory, smoothness.csv or a log of the paper's authors")
-      ->required();
+  command->add_option("path", *path, "Run directory, smoothness.csv or a log of the paper's authors")->required();
   add_fit_options(*command, *options);
   command->add_flag("--json", *json, "Print JSON");
   command->callback([path, options, json] { run(*path, *options, *json); });

@@ -51,9 +51,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   app.require_subcommand(0, 1);  // a run may be named like a command: gluon report sweep
   int threads = default_threads();
-  app.add_option("--threads", threads, "CPU threads")
-      ->capture_default_str()
-      ->check(CLI::Range(1, kMaxThreads));
+  app.add_option("--threads", threads, "CPU threads")->capture_default_str()->check(CLI::Range(1, kMaxThreads));
   std::optional<gluon::SpinningLimit> spinning;
   app.parse_complete_callback([&] {
     at::set_num_threads(threads);

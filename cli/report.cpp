@@ -37,19 +37,16 @@ void check_target(const std::string& flag, const fs::path& path) {
 
 void report(const ReportCommand& command, bool out_given) {
   const bool page =
-      !command.text &&
-      (out_given || (command.json.empty() && command.figures.empty() && command.tensorboard.empty()));
+      !command.text && (out_given || (command.json.empty() && command.figures.empty() && command.tensorboard.empty()));
   if (page) {
     check_target("--out", command.out);
     const std::string extension = fs::path(command.out).extension().string();
-    GLUON_CHECK(extension == ".html" || extension == ".htm", "report: --out must end in .html, got ",
-                command.out);
+    GLUON_CHECK(extension == ".html" || extension == ".htm", "report: --out must end in .html, got ", command.out);
     (void)lab::page_template();  // fail before reading anything when the program has no page
   }
   if (!command.json.empty()) {
     check_target("--json", command.json);
-    GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ",
-                command.json);
+    GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ", command.json);
     GLUON_CHECK(fs::path(command.json).filename() != "facts.json",
                 "report: --json must not overwrite a run's facts.json, got ", command.json);
   }
@@ -72,16 +69,15 @@ void report(const ReportCommand& command, bool out_given) {
   write_text_atomically(command.out, lab::page_with(json));
   std::size_t layers = 0;
   for (const lab::ReportRun& run : data.runs) layers += run.layers.size();
-  std::cout << "wrote " << command.out << ": " << data.runs.size()
-            << (data.runs.size() == 1 ? " run, " : " runs, ") << layers << " layers, " << data.sweeps.size()
-            << (data.sweeps.size() == 1 ? " sweep" : " sweeps") << "; open it in a browser\n";
+  std::cout << "wrote " << command.out << ": " << data.runs.size() << (data.runs.size() == 1 ? " run, " : " runs, ")
+            << layers << " layers, " << data.sweeps.size() << (data.sweeps.size() == 1 ? " sweep" : " sweeps")
+            << "; open it in a browser\n";
 }
 
 }  // namespace
 
 void add_report(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("report", "Write a page that shows runs: losses, smoothness, radii, sweeps");
+  CLI::App* command = app.add_subcommand("report", "Write a page that shows runs: losses, smoothness, radii, sweeps");
   auto options = std::make_shared<ReportCommand>();
   command
       ->add_option("runs", options->paths,
@@ -89,11 +85,9 @@ void add_report(CLI::App& app) {
       ->required();
   CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
-  command->add_option("--json", options->json,
-                      "Write the page's data to this file; writes the page only with --out");
-  command->add_option(
-      "--figures", options->figures,
-      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
+  command->add_option("--json", options->json, "Write the page's data to this file; writes the page only with --out");
+  command->add_option("--figures", options->figures,
+                      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
   command->add_option("--tensorboard", options->tensorboard,
                       "Write scalars for TensorBoard into this new folder; writes the page only with --out");
   add_fit_options(*command, options->fit);

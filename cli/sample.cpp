@@ -14,10 +14,8 @@ void add_sample(CLI::App& app) {
   command->add_option("run", *run, "Run directory")->required();
   command->add_option("--prompt", options->prompt, "Text to continue")->capture_default_str();
   command->add_option("--count", options->count, "Tokens to generate")->capture_default_str();
-  command->add_option("--temperature", options->temperature, "0: always the most likely token")
-      ->capture_default_str();
-  command->add_option("--top-k", options->top_k, "Only the k most likely tokens (0: all)")
-      ->capture_default_str();
+  command->add_option("--temperature", options->temperature, "0: always the most likely token")->capture_default_str();
+  command->add_option("--top-k", options->top_k, "Only the k most likely tokens (0: all)")->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the random choices")->capture_default_str();
   command->callback([run, options] {
     const lab::RunSample sampled = lab::sample_run(lab::read_run_config(*run), *options);

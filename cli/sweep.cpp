@@ -48,12 +48,9 @@ void add_sweep(CLI::App& app) {
   auto options = std::make_shared<SweepCommand>();
   add_train_options(*command, options->config);
   command->remove_option(command->get_option("--radius"));
-  command
-      ->add_option("--radius", options->axes,
-                   "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
+  command->add_option("--radius", options->axes, "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
       ->required();
-  command->add_option("--out", options->out, "Folder of the sweep; the same command continues it")
-      ->required();
+  command->add_option("--out", options->out, "Folder of the sweep; the same command continues it")->required();
   command->add_option("--config", options->config_file,
                       "TOML file with the keys of gluon train; its radius is ignored");
   command->callback([command, options] { sweep(*command, *options); });

@@ -104,8 +104,8 @@ void constants_from_flags(const TheoryFlags& flags, Answer& answer) {
   GLUON_CHECK(!flags.l0.empty() && !flags.l1.empty(),
               "theory: expected --L0 and --L1 (one number per layer: a,b,...) or --run");
   const std::vector<double> l0 = parse_list(flags.l0, "--L0"), l1 = parse_list(flags.l1, "--L1");
-  GLUON_CHECK(l0.size() == l1.size(), "theory: --L0 and --L1 must have the same length, got ", l0.size(),
-              " and ", l1.size());
+  GLUON_CHECK(l0.size() == l1.size(), "theory: --L0 and --L1 must have the same length, got ", l0.size(), " and ",
+              l1.size());
   for (std::size_t i = 0; i < l0.size(); ++i) {
     answer.constants.layers.push_back({.l0 = l0[i], .l1 = l1[i]});
     answer.layers.push_back(std::to_string(i + 1));
@@ -123,8 +123,7 @@ double initial_gap_of(const std::filesystem::path& run) {
 
 // L0 and L1 as `gluon fit` computes them by default.
 void constants_from_run(const TheoryFlags& flags, Answer& answer) {
-  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(),
-              "theory: expected either --run or --L0 and --L1, got both");
+  GLUON_CHECK(flags.l0.empty() && flags.l1.empty(), "theory: expected either --run or --L0 and --L1, got both");
   const TrajectoryFit fits = fit_trajectory(read_trajectory(flags.run), {.lambda = 5});
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
@@ -204,8 +203,7 @@ nlohmann::json count_json(double count) {
   return count;
 }
 
-template <typename Value>
-nlohmann::json optional_json(const std::optional<Value>& value) {
+template <typename Value> nlohmann::json optional_json(const std::optional<Value>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
 }
 
@@ -224,15 +222,14 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
   }
   nlohmann::json prior = nlohmann::json::array();
   for (const PriorRate& row : answer.prior) {
-    prior.push_back(
-        {{"result", row.source},
-         {"stochastic", row.stochastic},
-         {"rate", row.rate},
-         {"radius", row.radius},
-         {"one_minus_beta", row.one_minus_beta},
-         {"applies", row.obstacle.empty()},
-         {"obstacle", row.obstacle.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.obstacle)},
-         {"K", row.iterations ? count_json(*row.iterations) : nlohmann::json(nullptr)}});
+    prior.push_back({{"result", row.source},
+                     {"stochastic", row.stochastic},
+                     {"rate", row.rate},
+                     {"radius", row.radius},
+                     {"one_minus_beta", row.one_minus_beta},
+                     {"applies", row.obstacle.empty()},
+                     {"obstacle", row.obstacle.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.obstacle)},
+                     {"K", row.iterations ? count_json(*row.iterations) : nlohmann::json(nullptr)}});
   }
   const nlohmann::json json = {
       {"theorem", flags.theorem},
@@ -277,8 +274,8 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
               << guarantee.formula << '\n';
   }
   if (answer.bound) {
-    std::cout << "  eps = " << *answer.bound << " after K = " << *answer.steps << "\n  "
-              << guarantee.bound_formula << '\n';
+    std::cout << "  eps = " << *answer.bound << " after K = " << *answer.steps << "\n  " << guarantee.bound_formula
+              << '\n';
   }
   std::cout << "  Delta0 = " << answer.constants.initial_gap;
   if (flags.mu) std::cout << ", mu = " << *flags.mu;
@@ -297,8 +294,8 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
             << "at most\n";
   for (std::size_t i = 0; i < answer.layers.size(); ++i) {
     const theory::LayerConstants& layer = answer.constants.layers[i];
-    std::cout << std::setw(name_width) << answer.layers[i] << std::setw(12) << layer.l0 << std::setw(12)
-              << layer.l1 << std::setw(12) << (guarantee.weights.empty() ? "-" : join(guarantee.weights[i]))
+    std::cout << std::setw(name_width) << answer.layers[i] << std::setw(12) << layer.l0 << std::setw(12) << layer.l1
+              << std::setw(12) << (guarantee.weights.empty() ? "-" : join(guarantee.weights[i]))
               << std::setw(text_width) << guarantee.radii[i] << guarantee.largest_radii[i] << '\n';
   }
   print_prior(answer);
@@ -307,26 +304,21 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
 }  // namespace
 
 void add_theory(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("theory", "Iteration counts, bounds and radii of the paper's theorems");
+  CLI::App* command = app.add_subcommand("theory", "Iteration counts, bounds and radii of the paper's theorems");
   auto flags = std::make_shared<TheoryFlags>();
-  command->add_option("--theorem", flags->theorem, "1, 1w (weighted), pl, pl0 (L1 = 0), 2, 2w or 3")
-      ->required();
+  command->add_option("--theorem", flags->theorem, "1, 1w (weighted), pl, pl0 (L1 = 0), 2, 2w or 3")->required();
   command->add_option("--L0", flags->l0, "L0 of every layer: a,b,...");
   command->add_option("--L1", flags->l1, "L1 of every layer: a,b,...");
   command->add_option("--run", flags->run, "Take L0, L1 and Delta0 from this run, which recorded smoothness");
   command->add_option("--delta0", flags->initial_gap, "f(X_0) - inf f");
   command->add_option("--eps", flags->precision, "Precision: print the number of iterations it takes");
-  command->add_option("--steps", flags->steps, "Iterations: print the bound after this many")
-      ->type_name("COUNT");
+  command->add_option("--steps", flags->steps, "Iterations: print the bound after this many")->type_name("COUNT");
   command->add_option("--mu", flags->mu, "Polyak-Lojasiewicz constant (pl, pl0)");
   command->add_option("--zeta", flags->zeta, "Relative noise, in [0, 1) (2, 2w)");
   command->add_option("--sigma", flags->sigma, "Noise level (3)");
-  command->add_option("--t", flags->t,
-                      "Theorem 3's t of every layer, at most 1 / (12 L1), which is the default");
-  command->add_option(
-      "--noise-factor", flags->noise_factor,
-      "Theorem 3: 1 for Euclidean norms, sqrt(min(m, n)) for spectral, sqrt(m n) for max_entry");
+  command->add_option("--t", flags->t, "Theorem 3's t of every layer, at most 1 / (12 L1), which is the default");
+  command->add_option("--noise-factor", flags->noise_factor,
+                      "Theorem 3: 1 for Euclidean norms, sqrt(min(m, n)) for spectral, sqrt(m n) for max_entry");
   command->add_flag("--json", flags->json, "Print JSON");
   command->callback([flags] {
     const Answer answer = solve(*flags);

@@ -42,8 +42,8 @@ struct TrainCommand {
 
 std::string default_stem(const lab::TrainConfig& config) { return config.model + "-" + config.preset; }
 
-void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment,
-                   const lab::TrainSummary& summary, const std::filesystem::path& run) {
+void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment, const lab::TrainSummary& summary,
+                   const std::filesystem::path& run) {
   std::cout << std::fixed << std::setprecision(4) << '\n'
             << (summary.interrupted ? "stopped" : "finished") << " after " << summary.steps << " steps, "
             << std::setprecision(1) << summary.seconds << " s\n"
@@ -56,8 +56,7 @@ void print_summary(const lab::TrainConfig& config, const lab::Experiment& experi
   if (config.smoothness_every > 0) {
     std::cout << "  smoothness        gluon fit " << run.string() << ", gluon tune " << run.string() << '\n';
   }
-  if (summary.interrupted)
-    std::cout << "  continue with     gluon train --resume --out " << run.string() << '\n';
+  if (summary.interrupted) std::cout << "  continue with     gluon train --resume --out " << run.string() << '\n';
 }
 
 void write_page(const std::filesystem::path& run) {
@@ -138,8 +137,7 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
     return;
   }
 
-  const auto path =
-      config.out.empty() ? lab::make_run_path(default_stem(config)) : std::filesystem::path(config.out);
+  const auto path = config.out.empty() ? lab::make_run_path(default_stem(config)) : std::filesystem::path(config.out);
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::reopen(path) : lab::RunDirectory::create(path, resolved);
   std::string warning;
@@ -199,8 +197,7 @@ void train(CLI::App& command, TrainCommand& options) {
   if (!options.resume && !config.out.empty()) lab::RunDirectory::check_free(config.out);
   if (options.report) (void)lab::page_template();  // fails before the training if this build has no page
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {
-    const auto grace =
-        std::min<std::chrono::milliseconds>(kMaxGrace, seconds(options.rank_timeout) + kMessageTime);
+    const auto grace = std::min<std::chrono::milliseconds>(kMaxGrace, seconds(options.rank_timeout) + kMessageTime);
     const int code = lab::launch_ranks(options.ranks, grace);
     if (code != 0) throw CLI::RuntimeError(code);
     return;
@@ -222,11 +219,10 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainCommand>();
   add_train_options(*command, options->config);
   const auto in_group = [](CLI::Option* option) { return option->group("Run"); };
-  CLI::Option* file = in_group(command->add_option(
-      "--config", options->config_file, "TOML file with the same keys; flags on the command line win"));
+  CLI::Option* file = in_group(command->add_option("--config", options->config_file,
+                                                   "TOML file with the same keys; flags on the command line win"));
   in_group(command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)"));
-  in_group(command->add_option("--sample", options->sample,
-                               "Tokens of text to print at the end (language models)"));
+  in_group(command->add_option("--sample", options->sample, "Tokens of text to print at the end (language models)"));
   in_group(command->add_flag("--resume", options->resume, "Continue the run in --out with its own config"))
       ->excludes(file);
   in_group(command->add_flag("--report", options->report, "Write the page RUN/report.html at the end"));
@@ -234,11 +230,11 @@ void add_train(CLI::App& app) {
                                "Processes that share each batch and the optimizer; started here unless a "
                                "launcher started them"))
       ->check(CLI::Range(1, 1024));
-  in_group(command->add_option("--rank-timeout", options->rank_timeout,
-                               "Seconds to wait for a rank that does not answer"))
+  in_group(
+      command->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer"))
       ->capture_default_str();
-  in_group(command->add_flag("--tensorboard", options->tensorboard,
-                             "Write scalars for TensorBoard into the run directory"));
+  in_group(
+      command->add_flag("--tensorboard", options->tensorboard, "Write scalars for TensorBoard into the run directory"));
   command->callback([command, options] { train(*command, *options); });
 }
 

@@ -19,8 +19,7 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
     const auto add = [&](auto member) -> CLI::Option* {
       // A switch that is off by default is a plain flag; one that is on takes a value: --cuda-graph false.
       if constexpr (std::is_same_v<decltype(member), bool lab::TrainConfig::*>) {
-        if (!(lab::TrainConfig{}.*member))
-          return command.add_flag(flag_of(field), config.*member, field.help);
+        if (!(lab::TrainConfig{}.*member)) return command.add_flag(flag_of(field), config.*member, field.help);
       }
       return command.add_option(flag_of(field), config.*member, field.help)->capture_default_str();
     };

@@ -32,20 +32,17 @@ std::string estimator_note(Estimator estimator) {
       return "WARNING: the samples are `consecutive`: the change of the gradient is mostly noise between "
              "batches, and predicted/used is about 0.7 for any radius. Record with --smoothness-mode "
              "same_batch.";
-    case Estimator::kFull:
-      return "The samples are `full`: curvature of the whole training set along the trajectory.";
+    case Estimator::kFull: return "The samples are `full`: curvature of the whole training set along the trajectory.";
     case Estimator::kSameBatch:
       return "The samples are `same_batch`: curvature without the noise between batches. One-step radii do "
              "not "
              "rank whole runs; see docs/tuning.md.";
-    case Estimator::kUnknown:
-      break;
+    case Estimator::kUnknown: break;
   }
   return "WARNING: the file does not name the estimator of its samples.";
 }
 
-void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative,
-                const std::string& config) {
+void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative, const std::string& config) {
   nlohmann::ordered_json groups = nlohmann::ordered_json::array();
   for (const GroupRadius& radius : radii) {
     groups.push_back({{"group", radius.group},
@@ -57,18 +54,15 @@ void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool
                       {"used", radius.used},
                       {"ratio", radius.predicted / radius.used}});
   }
-  const nlohmann::ordered_json json = {{"estimator", estimator_name(estimator)},
-                                       {"relative", relative},
-                                       {"config", config},
-                                       {"groups", groups}};
+  const nlohmann::ordered_json json = {
+      {"estimator", estimator_name(estimator)}, {"relative", relative}, {"config", config}, {"groups", groups}};
   std::cout << json.dump(2) << '\n';
 }
 
 void print_table(const std::vector<GroupRadius>& radii, bool relative) {
-  std::cout << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers"
-            << std::setw(12) << "L0" << std::setw(12) << "L1" << std::setw(12) << "|g|*" << std::setw(12)
-            << "predicted" << std::setw(12) << (relative ? "relative" : "used") << std::setw(12)
-            << (relative ? "" : "ratio") << '\n'
+  std::cout << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers" << std::setw(12) << "L0"
+            << std::setw(12) << "L1" << std::setw(12) << "|g|*" << std::setw(12) << "predicted" << std::setw(12)
+            << (relative ? "relative" : "used") << std::setw(12) << (relative ? "" : "ratio") << '\n'
             << std::setprecision(4);
   for (const GroupRadius& radius : radii) {
     std::cout << std::left << std::setw(12) << radius.group << std::right << std::setw(8) << radius.layers
@@ -107,9 +101,8 @@ void tune(const TuneCommand& command) {
               "tune: --out must not be the config of a run, got ", out);
   // The radii of theorem 1 follow the gradient: a smaller one does not mean a cooldown.
   Trajectory trajectory = read_trajectory(command.run);
-  const FullRadiusSamples selection = config.preset == "deterministic_gluon"
-                                          ? FullRadiusSamples{std::move(trajectory)}
-                                          : at_full_radius(std::move(trajectory));
+  const FullRadiusSamples selection = config.preset == "deterministic_gluon" ? FullRadiusSamples{std::move(trajectory)}
+                                                                             : at_full_radius(std::move(trajectory));
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(fits);
   const lab::TrainConfig next = lab::tuned_config(config, radii);
@@ -127,8 +120,8 @@ void tune(const TuneCommand& command) {
   print_table(radii, relative);
   print_notes(fits, selection, std::cout);
   if (relative) std::cout << "\nAn AdamW run gives the ratios between the groups, not their sizes.\n";
-  std::cout << "\nradius = " << next.radius << " (preset " << next.preset
-            << ")\nnext run: gluon train --config " << out << '\n';
+  std::cout << "\nradius = " << next.radius << " (preset " << next.preset << ")\nnext run: gluon train --config " << out
+            << '\n';
 }
 
 }  // namespace

@@ -49,15 +49,12 @@ void watch(const WatchCommand& command) {
 void add_watch(CLI::App& app) {
   CLI::App* command = app.add_subcommand("watch", "Serve the page of a run on this machine while it trains");
   auto options = std::make_shared<WatchCommand>();
-  command
-      ->add_option("runs", options->paths, "Run directories, or any other path that `gluon report` accepts")
+  command->add_option("runs", options->paths, "Run directories, or any other path that `gluon report` accepts")
       ->required();
   command->add_option("--port", options->server.port, "Port; 0 takes a free one")->capture_default_str();
-  command
-      ->add_option("--host", options->server.host, "Address to listen on; beyond loopback only with --token")
+  command->add_option("--host", options->server.host, "Address to listen on; beyond loopback only with --token")
       ->capture_default_str();
-  command->add_option("--token", options->server.token,
-                      "Secret that requests must carry (?token=... or Bearer)");
+  command->add_option("--token", options->server.token, "Secret that requests must carry (?token=... or Bearer)");
   add_fit_options(*command, options->fit);
   command->callback([options] { watch(*options); });
 }

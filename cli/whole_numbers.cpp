@@ -10,8 +10,7 @@
 namespace gluon::cli {
 namespace {
 
-template <typename Number>
-std::string range_error(bool fits, const std::string& text) {
+template <typename Number> std::string range_error(bool fits, const std::string& text) {
   using Limits = std::numeric_limits<Number>;
   return fits ? "" : join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
 }

@@ -24,8 +24,8 @@ class TemporaryFolder {
   ~TemporaryFolder() {
     // Not std::filesystem::remove_all: some LibTorch packages export a broken one of their own.
     nftw(
-        path_.c_str(), [](const char* entry, const struct stat*, int, struct FTW*) { return remove(entry); },
-        16, FTW_DEPTH | FTW_PHYS);
+        path_.c_str(), [](const char* entry, const struct stat*, int, struct FTW*) { return remove(entry); }, 16,
+        FTW_DEPTH | FTW_PHYS);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

@@ -52,8 +52,7 @@ std::optional<int64_t> parse_count(std::string_view text) {
 std::optional<int64_t> parse_file_name(std::string_view name) {
   if (name.size() <= kFileStart.size() + kFileEnd.size()) return std::nullopt;
   if (!name.starts_with(kFileStart) || !name.ends_with(kFileEnd)) return std::nullopt;
-  const auto step =
-      parse_count(name.substr(kFileStart.size(), name.size() - kFileStart.size() - kFileEnd.size()));
+  const auto step = parse_count(name.substr(kFileStart.size(), name.size() - kFileStart.size() - kFileEnd.size()));
   return step && file_name(*step) == name ? step : std::nullopt;
 }
 
@@ -70,8 +69,7 @@ std::vector<std::string> file_names(const fs::path& directory) {
 
 // Newest first, where `newest` is the step of the run's last checkpoint. Larger steps are what a run that went back
 // left behind: they come last.
-std::vector<int64_t> steps_newest_first(const std::vector<std::string>& names,
-                                        std::optional<int64_t> newest) {
+std::vector<int64_t> steps_newest_first(const std::vector<std::string>& names, std::optional<int64_t> newest) {
   std::vector<int64_t> steps;
   for (const std::string& name : names) {
     if (const auto step = parse_file_name(name)) steps.push_back(*step);
@@ -104,8 +102,7 @@ void remove_old_files(const fs::path& directory, int64_t newest) {
 }
 
 template <typename Value>
-void add_prefixed(std::string_view prefix, const std::map<std::string, Value>& from,
-                  std::map<std::string, Value>& to) {
+void add_prefixed(std::string_view prefix, const std::map<std::string, Value>& from, std::map<std::string, Value>& to) {
   for (const auto& [name, value] : from) to.emplace(join(prefix, name), value);
 }
 
@@ -122,8 +119,7 @@ TensorFile to_file(const Checkpoint& checkpoint) {
   return file;
 }
 
-int64_t take_count(std::map<std::string, std::string>& metadata, std::string_view key,
-                   const std::string& origin) {
+int64_t take_count(std::map<std::string, std::string>& metadata, std::string_view key, const std::string& origin) {
   const auto entry = metadata.extract(std::string(key));
   GLUON_CHECK(entry, origin, "is not a checkpoint: its metadata has no '", key, "'");
   const auto count = parse_count(entry.mapped());
@@ -156,8 +152,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
                 origin, "tensor '", name, "' must start with ", kModel, ", ", kOptimizer, " or ", kTensors);
   }
   for (const auto& [name, value] : file.metadata) {
-    GLUON_CHECK(take_prefixed(kText, name, value, checkpoint.text), origin, "metadata '", name,
-                "' must start with ", kText);
+    GLUON_CHECK(take_prefixed(kText, name, value, checkpoint.text), origin, "metadata '", name, "' must start with ",
+                kText);
   }
   return checkpoint;
 }
@@ -197,19 +193,17 @@ bool has_checkpoint(const fs::path& directory) {
 
 LoadedCheckpoint load_checkpoint(const fs::path& directory) {
   std::error_code error;
-  GLUON_CHECK(fs::is_directory(directory, error), "checkpoint: '", directory.string(),
-              "' is not a directory");
+  GLUON_CHECK(fs::is_directory(directory, error), "checkpoint: '", directory.string(), "' is not a directory");
   const std::vector<std::string> names = file_names(directory);
   const auto latest = read_latest(directory);
   const auto newest = latest ? parse_file_name(*latest) : std::nullopt;
   std::string reasons;
   if (latest && std::find(names.begin(), names.end(), *latest) == names.end()) {
-    reasons =
-        join("checkpoint: '", (directory / kLatest).string(), "' names '", *latest, "', which is not there");
+    reasons = join("checkpoint: '", (directory / kLatest).string(), "' names '", *latest, "', which is not there");
   }
   const std::vector<int64_t> steps = steps_newest_first(names, newest);
-  GLUON_CHECK(!steps.empty(), "checkpoint: '", directory.string(), "' holds no checkpoint, expected ",
-              file_name(0), " or the like");
+  GLUON_CHECK(!steps.empty(), "checkpoint: '", directory.string(), "' holds no checkpoint, expected ", file_name(0),
+              " or the like");
   for (const int64_t step : steps) {
     const fs::path path = directory / file_name(step);
     LoadedCheckpoint loaded;
@@ -219,9 +213,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory) {
       reasons += join(reasons.empty() ? "" : "; ", damage.what());
       continue;
     }
-    GLUON_CHECK(loaded.checkpoint.version <= Checkpoint::kVersion, "checkpoint: '", path.string(),
-                "' has version ", loaded.checkpoint.version, ", this library reads up to version ",
-                Checkpoint::kVersion);
+    GLUON_CHECK(loaded.checkpoint.version <= Checkpoint::kVersion, "checkpoint: '", path.string(), "' has version ",
+                loaded.checkpoint.version, ", this library reads up to version ", Checkpoint::kVersion);
     if (!reasons.empty()) loaded.warning = join(reasons, "; '", path.string(), "' was taken instead");
     return loaded;
   }
@@ -235,10 +228,9 @@ void restore_tensors(const std::map<std::string, at::Tensor>& values,
     const auto value = values.find(name);
     GLUON_CHECK(value != values.end(), "restore_tensors: '", name, "' is missing");
     GLUON_CHECK(target.defined() && value->second.defined(), "restore_tensors: '", name, "' has no values");
-    GLUON_CHECK(
-        value->second.sizes() == target.sizes() && value->second.scalar_type() == target.scalar_type(),
-        "restore_tensors: '", name, "' is ", value->second.sizes(), " ", value->second.scalar_type(),
-        ", expected ", target.sizes(), " ", target.scalar_type());
+    GLUON_CHECK(value->second.sizes() == target.sizes() && value->second.scalar_type() == target.scalar_type(),
+                "restore_tensors: '", name, "' is ", value->second.sizes(), " ", value->second.scalar_type(),
+                ", expected ", target.sizes(), " ", target.scalar_type());
   }
   for (const auto& [name, value] : values) {
     GLUON_CHECK(targets.count(name) == 1, "restore_tensors: '", name, "' is unknown here");

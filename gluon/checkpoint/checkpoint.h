@@ -48,7 +48,6 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
 
 /// Copies `values` into the tensors of `targets`, by name. Throws InputError, with nothing copied, on a missing or
 /// unknown name, another shape or another dtype.
-void restore_tensors(const std::map<std::string, at::Tensor>& values,
-                     const std::map<std::string, at::Tensor>& targets);
+void restore_tensors(const std::map<std::string, at::Tensor>& values, const std::map<std::string, at::Tensor>& targets);
 
 }  // namespace gluon

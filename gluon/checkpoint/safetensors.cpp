@@ -71,8 +71,8 @@ std::vector<WrittenTensor> written_order(const TensorFile& file, const std::stri
   std::vector<WrittenTensor> order;
   for (const auto& [name, tensor] : file.tensors) {
     GLUON_CHECK(name != kMetadata, origin, "a tensor cannot be called '", kMetadata, "'");
-    GLUON_CHECK(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta(), origin, "tensor '",
-                name, "' must be dense with values");
+    GLUON_CHECK(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta(), origin, "tensor '", name,
+                "' must be dense with values");
     const auto dtype = std::find_if(kDtypes.begin(), kDtypes.end(),
                                     [&](const Dtype& known) { return known.second == tensor.scalar_type(); });
     GLUON_CHECK(dtype != kDtypes.end(), origin, "tensor '", name, "' has dtype ", tensor.scalar_type(),
@@ -95,8 +95,7 @@ std::string quoted(std::string_view text, const std::string& origin) {
   }
 }
 
-std::string make_header(const std::vector<WrittenTensor>& order, const TensorFile& file,
-                        const std::string& origin) {
+std::string make_header(const std::vector<WrittenTensor>& order, const TensorFile& file, const std::string& origin) {
   std::ostringstream out;
   out << kHeaderStart << kZeroDigits << '"';
   for (const auto& [key, value] : file.metadata) {
@@ -118,8 +117,8 @@ std::string make_header(const std::vector<WrittenTensor>& order, const TensorFil
   out << '}';
   std::string header = out.str();
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  GLUON_CHECK(header.size() <= kMaxHeader, origin, "names and metadata take ", header.size(),
-              " bytes, at most ", kMaxHeader, " are allowed");
+  GLUON_CHECK(header.size() <= kMaxHeader, origin, "names and metadata take ", header.size(), " bytes, at most ",
+              kMaxHeader, " are allowed");
   return header;
 }
 
@@ -162,9 +161,8 @@ std::string read_header(InputFile& in, const std::string& origin) {
   in.read(&length, sizeof(length));
   GLUON_CHECK(length >= 2 && length <= kMaxHeader, origin, "is not a safetensors file: a header of ", length,
               " bytes, expected 2 to ", kMaxHeader);
-  GLUON_CHECK(length <= in.size() - sizeof(length), origin,
-              "is not a safetensors file or is truncated: a header of ", length, " bytes in a file of ",
-              in.size());
+  GLUON_CHECK(length <= in.size() - sizeof(length), origin, "is not a safetensors file or is truncated: a header of ",
+              length, " bytes in a file of ", in.size());
   std::string header(length, '\0');
   in.read(header.data(), header.size());
   return header;
@@ -203,13 +201,13 @@ ReadTensor parse_tensor(const std::string& name, const json& info, const std::st
   const json dtype = info.is_object() ? info.value("dtype", json()) : json();
   const json shape = info.is_object() ? info.value("shape", json()) : json();
   const json offsets = info.is_object() ? info.value("data_offsets", json()) : json();
-  GLUON_CHECK(dtype.is_string() && are_counts(shape) && are_counts(offsets) && offsets.size() == 2, origin,
-              "tensor '", name, "' needs a dtype, a shape and two data_offsets");
+  GLUON_CHECK(dtype.is_string() && are_counts(shape) && are_counts(offsets) && offsets.size() == 2, origin, "tensor '",
+              name, "' needs a dtype, a shape and two data_offsets");
   const auto& dtype_name = dtype.get_ref<const std::string&>();
   const auto known = std::find_if(kDtypes.begin(), kDtypes.end(),
                                   [&](const Dtype& candidate) { return candidate.first == dtype_name; });
-  GLUON_CHECK(known != kDtypes.end(), origin, "tensor '", name, "' has dtype '", dtype_name,
-              "', expected one of ", kDtypeNames);
+  GLUON_CHECK(known != kDtypes.end(), origin, "tensor '", name, "' has dtype '", dtype_name, "', expected one of ",
+              kDtypeNames);
   ReadTensor tensor{name, known->second, {}, offsets[0].get<uint64_t>(), offsets[1].get<uint64_t>()};
   // Strides are products of the sizes even where one of them is 0, so these must fit as well.
   uint64_t bytes = c10::elementSize(known->second);
@@ -223,9 +221,8 @@ ReadTensor parse_tensor(const std::string& name, const json& info, const std::st
     tensor.sizes.push_back(static_cast<int64_t>(count));
   }
   GLUON_CHECK(fits, origin, "tensor '", name, "' has an impossible shape ", shape.dump());
-  GLUON_CHECK(tensor.begin <= tensor.end && tensor.end - tensor.begin == bytes, origin, "tensor '", name,
-              "' of ", dtype_name, " ", shape.dump(), " takes ", bytes, " bytes, its data_offsets are ",
-              offsets.dump());
+  GLUON_CHECK(tensor.begin <= tensor.end && tensor.end - tensor.begin == bytes, origin, "tensor '", name, "' of ",
+              dtype_name, " ", shape.dump(), " takes ", bytes, " bytes, its data_offsets are ", offsets.dump());
   return tensor;
 }
 
@@ -241,12 +238,11 @@ std::vector<ReadTensor> parse_tensors(const json& header, uint64_t data_bytes, c
   for (const ReadTensor& tensor : tensors) {
     GLUON_CHECK(tensor.begin >= expected, origin, "tensor '", tensor.name, "' starts at ", tensor.begin,
                 " and overlaps the one before it, which ends at ", expected);
-    GLUON_CHECK(tensor.begin == expected, origin, "has a gap before tensor '", tensor.name, "', from ",
-                expected, " to ", tensor.begin);
+    GLUON_CHECK(tensor.begin == expected, origin, "has a gap before tensor '", tensor.name, "', from ", expected,
+                " to ", tensor.begin);
     expected = tensor.end;
   }
-  GLUON_CHECK(expected == data_bytes, origin,
-              expected > data_bytes ? "is truncated: " : "is too long: ", data_bytes,
+  GLUON_CHECK(expected == data_bytes, origin, expected > data_bytes ? "is truncated: " : "is too long: ", data_bytes,
               " bytes of data, the header lists ", expected);
   return tensors;
 }
@@ -270,8 +266,8 @@ at::Tensor read_tensor(InputFile& in, const ReadTensor& entry, uint32_t& crc, co
   in.read(bytes, count);
   crc = extend_crc(crc, bytes, count);
   // A bool that is neither 0 nor 1 is undefined behaviour for whoever reads it.
-  GLUON_CHECK(entry.dtype != at::kBool || std::all_of(bytes, bytes + count, [](uint8_t b) { return b <= 1; }),
-              origin, "tensor '", entry.name, "' holds a BOOL that is neither 0 nor 1");
+  GLUON_CHECK(entry.dtype != at::kBool || std::all_of(bytes, bytes + count, [](uint8_t b) { return b <= 1; }), origin,
+              "tensor '", entry.name, "' holds a BOOL that is neither 0 nor 1");
   return tensor;
 }
 
@@ -314,15 +310,14 @@ TensorFile read_safetensors(const fs::path& path) {
   file.verified = stored.starts_with(kCrcMark) && stored.size() == kCrcMark.size() + kZeroDigits.size();
   if (file.verified) {
     const std::size_t place = header.find('"' + stored + '"');
-    if (place != std::string::npos)
-      header.replace(place + 1 + kCrcMark.size(), kZeroDigits.size(), kZeroDigits);
+    if (place != std::string::npos) header.replace(place + 1 + kCrcMark.size(), kZeroDigits.size(), kZeroDigits);
   }
   uint32_t crc = extend_crc(0, &length, sizeof(length));
   crc = extend_crc(crc, header.data(), header.size());
   for (const ReadTensor& entry : tensors) file.tensors[entry.name] = read_tensor(in, entry, crc, origin);
   GLUON_CHECK(!file.verified || stored == join(kCrcMark, crc_digits(crc)), origin,
-              "is damaged or was rewritten by another program: its checksum is '", stored,
-              "', its content has '", kCrcMark, crc_digits(crc), "'");
+              "is damaged or was rewritten by another program: its checksum is '", stored, "', its content has '",
+              kCrcMark, crc_digits(crc), "'");
   return file;
 }
 

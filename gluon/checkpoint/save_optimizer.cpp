@@ -22,9 +22,9 @@ int64_t read_count(const TensorFile& file, const char* key, const std::filesyste
 void save_optimizer(const std::filesystem::path& path, const Optimizer& optimizer) {
   OptimizerState state = optimizer.state();
   if (optimizer.options().collective->rank() > 0) return;
-  write_safetensors(path, {.tensors = std::move(state.tensors),
-                           .metadata = {{kVersionKey, std::to_string(state.version)},
-                                        {kStepKey, std::to_string(state.step)}}});
+  write_safetensors(
+      path, {.tensors = std::move(state.tensors),
+             .metadata = {{kVersionKey, std::to_string(state.version)}, {kStepKey, std::to_string(state.step)}}});
 }
 
 void load_optimizer(const std::filesystem::path& path, Optimizer& optimizer) {

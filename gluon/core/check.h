@@ -19,8 +19,7 @@ class InputError : public std::runtime_error {
 };
 
 /// Streams all parts into one string.
-template <typename... Parts>
-std::string join(const Parts&... parts) {
+template <typename... Parts> std::string join(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();

@@ -8,13 +8,12 @@
 namespace gluon {
 namespace {
 
-template <typename Number>
-Number parse(const CsvReader& reader, std::size_t column, std::string_view kind) {
+template <typename Number> Number parse(const CsvReader& reader, std::size_t column, std::string_view kind) {
   const std::string_view text = reader.text(column);
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  GLUON_CHECK(error == std::errc() && end == text.data() + text.size(), reader.where(),
-              reader.columns()[column], " must be ", kind, ", got '", text, "'");
+  GLUON_CHECK(error == std::errc() && end == text.data() + text.size(), reader.where(), reader.columns()[column],
+              " must be ", kind, ", got '", text, "'");
   return value;
 }
 
@@ -88,8 +87,8 @@ std::vector<std::size_t> CsvReader::find(std::span<const std::string_view> names
   std::string missing;
   for (const std::string_view name : names) {
     const auto found = std::find(columns_.begin(), columns_.end(), name);
-    GLUON_CHECK(found == columns_.end() || std::find(found + 1, columns_.end(), name) == columns_.end(),
-                origin_, ": column ", name, " appears more than once");
+    GLUON_CHECK(found == columns_.end() || std::find(found + 1, columns_.end(), name) == columns_.end(), origin_,
+                ": column ", name, " appears more than once");
     if (found == columns_.end()) (missing += missing.empty() ? "" : ", ") += name;
     positions.push_back(static_cast<std::size_t>(found - columns_.begin()));
   }
@@ -121,9 +120,7 @@ bool CsvReader::next_line() {
   return true;
 }
 
-int64_t CsvReader::integer(std::size_t column) const {
-  return parse<int64_t>(*this, column, "a whole number");
-}
+int64_t CsvReader::integer(std::size_t column) const { return parse<int64_t>(*this, column, "a whole number"); }
 
 double CsvReader::number(std::size_t column) const { return parse<double>(*this, column, "a number"); }
 

@@ -22,9 +22,7 @@ constexpr std::array<std::pair<Role, std::string_view>, 6> kRoles{{
     {Role::kScalar, "scalar"},
 }};
 
-bool is_matrix_role(Role role) {
-  return role == Role::kHidden || role == Role::kEmbedding || role == Role::kHead;
-}
+bool is_matrix_role(Role role) { return role == Role::kHidden || role == Role::kEmbedding || role == Role::kHead; }
 
 // Whether one of the dot-separated parts of a parameter name is one of `words`.
 bool has_part(std::string_view name, std::initializer_list<std::string_view> words) {
@@ -64,8 +62,8 @@ Cut parse_cut(std::string_view split, const MatrixShape& shape, const std::strin
   const std::string_view axis = rows ? "rows" : "columns";
   if (lengths.size() == 1) {
     const int64_t parts = lengths[0];
-    GLUON_CHECK(parts >= 1 && extent % parts == 0, what, ": ", extent, " ", axis, " cannot be cut into ",
-                parts, " equal parts");
+    GLUON_CHECK(parts >= 1 && extent % parts == 0, what, ": ", extent, " ", axis, " cannot be cut into ", parts,
+                " equal parts");
     lengths.assign(static_cast<std::size_t>(parts), extent / parts);
   }
   Cut cut{rows ? -2 : -1, {}};
@@ -102,20 +100,18 @@ Role parse_role(std::string_view name) {
   for (const auto& [role, candidate] : kRoles) {
     if (candidate == name) return role;
   }
-  throw InputError(
-      join("role: unknown name '", name, "'; allowed are hidden, embedding, head, conv, vector, scalar"));
+  throw InputError(join("role: unknown name '", name, "'; allowed are hidden, embedding, head, conv, vector, scalar"));
 }
 
 Role infer_role(std::string_view name, at::IntArrayRef sizes) {
   if (sizes.empty()) return Role::kScalar;
   if (sizes.size() == 1) return Role::kVector;
   if (sizes.size() >= 4) return Role::kConv;
-  if (has_part(name, {"embedding", "embed", "emb", "embed_tokens", "tok_embeddings", "wte", "wpe",
-                      "embeddings", "token_embedding", "position_embedding"})) {
+  if (has_part(name, {"embedding", "embed", "emb", "embed_tokens", "tok_embeddings", "wte", "wpe", "embeddings",
+                      "token_embedding", "position_embedding"})) {
     return Role::kEmbedding;
   }
-  if (has_part(name,
-               {"head", "lm_head", "classifier", "unembed", "unembedding", "output_head", "embed_out"})) {
+  if (has_part(name, {"head", "lm_head", "classifier", "unembed", "unembedding", "output_head", "embed_out"})) {
     return Role::kHead;
   }
   return Role::kHidden;
@@ -134,8 +130,7 @@ MatrixShape matrix_shape(at::IntArrayRef sizes, Role role) {
     GLUON_CHECK(rank >= 3 && rank <= 5, "layer: a conv layer is (out, in, k1[, k2[, k3]]), got ", sizes);
     return {1, sizes[0], entries(1, rank), entries(2, rank)};
   }
-  GLUON_CHECK(role == Role::kVector || entries(0, rank) == 1, "layer: a scalar layer has one entry, got ",
-              sizes);
+  GLUON_CHECK(role == Role::kVector || entries(0, rank) == 1, "layer: a scalar layer has one entry, got ", sizes);
   return {1, entries(0, rank), 1, 1};
 }
 
@@ -156,8 +151,8 @@ at::Tensor stacked_block(const at::Tensor& stack, std::size_t index, at::IntArra
 
 std::vector<Block> split_blocks(const Layer& layer, std::string_view split) {
   const std::string what = join("split '", split, "' of layer '", layer.name, "'");
-  GLUON_CHECK(split.empty() || is_matrix_role(layer.role), what,
-              ": only matrix layers can be split, this one is ", role_name(layer.role));
+  GLUON_CHECK(split.empty() || is_matrix_role(layer.role), what, ": only matrix layers can be split, this one is ",
+              role_name(layer.role));
   const at::IntArrayRef sizes = layer.parameter.sizes();
   const MatrixShape whole = matrix_shape(sizes, layer.role);
   const Cut cut = parse_cut(split, whole, what);

@@ -64,10 +64,8 @@ BriefSpinning::~BriefSpinning() {
 }
 
 SpinningLimit::SpinningLimit(int threads) {
-  const bool user_decides =
-      std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr;
-  if (threads > 1 && !user_decides && time_without_core())
-    watcher_ = std::thread([this, threads] { watch(threads); });
+  const bool user_decides = std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr;
+  if (threads > 1 && !user_decides && time_without_core()) watcher_ = std::thread([this, threads] { watch(threads); });
 }
 
 SpinningLimit::~SpinningLimit() {

@@ -15,13 +15,12 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-template <typename Number>
-Number parse_whole(std::string_view text, std::string_view what, std::string_view kind) {
+template <typename Number> Number parse_whole(std::string_view text, std::string_view what, std::string_view kind) {
   const std::string_view digits = trim(text);
   Number value{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  GLUON_CHECK(error == std::errc() && end == digits.data() + digits.size(), what, ": expected ", kind,
-              ", got '", text, "'");
+  GLUON_CHECK(error == std::errc() && end == digits.data() + digits.size(), what, ": expected ", kind, ", got '", text,
+              "'");
   return value;
 }
 

@@ -41,8 +41,7 @@ std::string packed(const std::map<std::string, std::string>& parts) {
 std::map<std::string, std::string> unpacked(const std::string& text) {
   std::map<std::string, std::string> parts;
   std::istringstream in(text);
-  for (std::string name, value; std::getline(in, name, '\0') && std::getline(in, value, '\0');)
-    parts[name] = value;
+  for (std::string name, value; std::getline(in, name, '\0') && std::getline(in, value, '\0');) parts[name] = value;
   return parts;
 }
 
@@ -51,21 +50,19 @@ std::string excerpt(const std::string& text, std::size_t difference) {
   constexpr std::size_t kBefore = 20, kLength = 100;
   if (text.size() <= kLength) return text;
   const std::size_t begin = difference > kBefore ? difference - kBefore : 0;
-  return join(begin > 0 ? "..." : "", text.substr(begin, kLength),
-              begin + kLength < text.size() ? "..." : "");
+  return join(begin > 0 ? "..." : "", text.substr(begin, kLength), begin + kLength < text.size() ? "..." : "");
 }
 
-std::string describe_difference(std::map<std::string, std::string> first,
-                                std::map<std::string, std::string> theirs, int rank) {
+std::string describe_difference(std::map<std::string, std::string> first, std::map<std::string, std::string> theirs,
+                                int rank) {
   for (const auto& [name, value] : theirs) first.try_emplace(name, "nothing");
   for (const auto& [name, value] : first) {
     const std::string& other = theirs.try_emplace(name, "nothing").first->second;
     if (value == other) continue;
-    const auto place =
-        std::mismatch(value.begin(), value.end(), other.begin(), other.end()).first - value.begin();
+    const auto place = std::mismatch(value.begin(), value.end(), other.begin(), other.end()).first - value.begin();
     const auto difference = static_cast<std::size_t>(place);
-    return join("ranks differ in their ", name, ": rank 0 has '", excerpt(value, difference), "', rank ",
-                rank, " has '", excerpt(other, difference), "'");
+    return join("ranks differ in their ", name, ": rank 0 has '", excerpt(value, difference), "', rank ", rank,
+                " has '", excerpt(other, difference), "'");
   }
   return join("rank ", rank, " differs from rank 0");
 }
@@ -109,8 +106,7 @@ std::vector<double> gather(Collective& collective, const std::vector<double>& nu
 std::string broadcast_text(Collective& collective, const std::string& text, int root) {
   at::Tensor size = at::scalar_tensor(static_cast<int64_t>(text.size()), at::kLong);
   collective.broadcast(size, root)->wait();
-  at::Tensor bytes =
-      collective.rank() == root ? bytes_of(text) : at::empty({size.item<int64_t>()}, at::kByte);
+  at::Tensor bytes = collective.rank() == root ? bytes_of(text) : at::empty({size.item<int64_t>()}, at::kByte);
   collective.broadcast(bytes, root)->wait();
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(bytes.numel())};
 }
@@ -124,8 +120,7 @@ void check_agreement(Collective& collective, const std::map<std::string, std::st
   const at::Tensor ranks = differ.nonzero();
   if (ranks.size(0) == 0) return;
   const int other = ranks[0].item<int>();
-  throw InputError(
-      describe_difference(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
+  throw InputError(describe_difference(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
 }
 
 void check_agreement(Collective& collective, std::string_view what, const std::string& text) {

@@ -49,11 +49,11 @@ CollectivePtr make_gloo(const Ranks& ranks, const Rendezvous& rendezvous) {
     auto options = Gloo::Options::create(ranks.timeout);
     add_devices(*options, *store, ranks);
     options->threads = 2;
-    return c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), ranks.rank,
-                                     ranks.size, options);
+    return c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), ranks.rank, ranks.size,
+                                     options);
   };
-  return std::make_shared<ProcessGroup>(
-      ranks, GroupOptions{.name = "gloo", .device = at::kCPU, .connect = connect}, rendezvous);
+  return std::make_shared<ProcessGroup>(ranks, GroupOptions{.name = "gloo", .device = at::kCPU, .connect = connect},
+                                        rendezvous);
 }
 
 }  // namespace gluon

@@ -16,8 +16,8 @@ void ReductionOptions::validate() const {
   GLUON_CHECK(bucket_bytes >= 1, "ReductionOptions: bucket_bytes must be >= 1, got ", bucket_bytes);
 }
 
-GradientReducer::GradientReducer(std::span<const Layer> layers, std::span<const int> owners,
-                                 CollectivePtr collective, ReductionOptions options)
+GradientReducer::GradientReducer(std::span<const Layer> layers, std::span<const int> owners, CollectivePtr collective,
+                                 ReductionOptions options)
     : collective_(std::move(collective)), options_(options) {
   options_.validate();
   if (idle()) return;
@@ -174,8 +174,7 @@ void GradientReducer::deliver(const Bucket& bucket) {
     const Slot& slot = slots_[i];
     at::Tensor parameter = slot.layer.parameter;
     const at::Tensor gradient = values.narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
-    parameter.mutable_grad() =
-        any_rank_has_gradient(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
+    parameter.mutable_grad() = any_rank_has_gradient(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
   }
 }
 

@@ -51,10 +51,10 @@ class GradientReducer {
   struct Slot {
     Layer layer;
     std::size_t bucket = 0;
-    int64_t offset = 0;  // of its values in the bucket
-    int64_t flag = 0;    // entry of the bucket: > 0 when any rank has a gradient
-    int64_t passes = 0;  // backward passes since begin() that reached it
-    bool taken = false;  // this rank has a gradient
+    int64_t offset = 0;                                  // of its values in the bucket
+    int64_t flag = 0;                                    // entry of the bucket: > 0 when any rank has a gradient
+    int64_t passes = 0;                                  // backward passes since begin() that reached it
+    bool taken = false;                                  // this rank has a gradient
     std::shared_ptr<torch::autograd::Node> accumulator;  // holds the hook; null without one
     uintptr_t hook = 0;
   };

@@ -42,9 +42,8 @@ std::map<std::string, at::Tensor> allocate(const std::string& description) {
 
 }  // namespace
 
-LayerOwners::LayerOwners(std::vector<Layer> layers, std::vector<int> owners,
-                         const std::vector<int64_t>& phases, CollectivePtr collective,
-                         const ReductionOptions& options)
+LayerOwners::LayerOwners(std::vector<Layer> layers, std::vector<int> owners, const std::vector<int64_t>& phases,
+                         CollectivePtr collective, const ReductionOptions& options)
     : layers_(std::move(layers)),
       owners_(std::move(owners)),
       collective_(std::move(collective)),
@@ -72,14 +71,12 @@ void LayerOwners::add_buckets(const std::vector<int64_t>& phases) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& parameter = layers_[i].parameter;
     // Large parameters are sent one by one, without a copy.
-    const std::string kind = parameter.nbytes() >= kPackedBytes
-                                 ? layers_[i].name
-                                 : join(parameter.scalar_type(), ' ', parameter.device());
+    const std::string kind =
+        parameter.nbytes() >= kPackedBytes ? layers_[i].name : join(parameter.scalar_type(), ' ', parameter.device());
     kinds[{phases[i], owners_[i], kind}].push_back(i);
   }
   for (auto& [kind, members] : kinds) {
-    buckets_.push_back(
-        {.phase = std::get<0>(kind), .owner = std::get<1>(kind), .layers = std::move(members)});
+    buckets_.push_back({.phase = std::get<0>(kind), .owner = std::get<1>(kind), .layers = std::move(members)});
   }
 }
 

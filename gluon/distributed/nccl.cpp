@@ -15,8 +15,8 @@ using Nccl = c10d::ProcessGroupNCCL;
 at::Device take_gpu(const Ranks& ranks) {
   const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
   const int count = cuda.deviceCount();
-  GLUON_CHECK(ranks.local_rank < count, "nccl: LOCAL_RANK ", ranks.local_rank,
-              " has no GPU: this machine shows ", count);
+  GLUON_CHECK(ranks.local_rank < count, "nccl: LOCAL_RANK ", ranks.local_rank, " has no GPU: this machine shows ",
+              count);
   const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(ranks.local_rank));
   cuda.setDevice(device);
   return device;
@@ -31,8 +31,8 @@ CollectivePtr make_nccl(const Ranks& ranks, const Rendezvous& rendezvous) {
     // An exchange with a lost rank hangs on the GPU until c10d aborts the process, without naming the rank. A monitor
     // that knows the rank may end the process before.
     options->timeout = ranks.timeout + std::chrono::minutes(1);
-    return c10::make_intrusive<Nccl>(c10::make_intrusive<c10d::PrefixStore>("nccl", store), ranks.rank,
-                                     ranks.size, options);
+    return c10::make_intrusive<Nccl>(c10::make_intrusive<c10d::PrefixStore>("nccl", store), ranks.rank, ranks.size,
+                                     options);
   };
   const auto close = []([[maybe_unused]] C10dGroup& group) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 2)

@@ -42,8 +42,7 @@ bool finishes_within(std::chrono::milliseconds limit, std::function<void()> body
 }
 
 // Runs `body` and turns its errors into a RankLost that names the cause.
-template <typename Body>
-auto guarded(ProcessGroup::Member& member, Body body) {
+template <typename Body> auto guarded(ProcessGroup::Member& member, Body body) {
   try {
     return body();
   } catch (const std::exception& error) {
@@ -56,12 +55,9 @@ auto guarded(ProcessGroup::Member& member, Body body) {
 
 class C10dExchange : public Exchange {
  public:
-  C10dExchange(std::shared_ptr<ProcessGroup::Member> member, c10::intrusive_ptr<c10d::Work> work,
-               at::Tensor tensor, at::Tensor sent)
-      : member_(std::move(member)),
-        work_(std::move(work)),
-        tensor_(std::move(tensor)),
-        sent_(std::move(sent)) {}
+  C10dExchange(std::shared_ptr<ProcessGroup::Member> member, c10::intrusive_ptr<c10d::Work> work, at::Tensor tensor,
+               at::Tensor sent)
+      : member_(std::move(member)), work_(std::move(work)), tensor_(std::move(tensor)), sent_(std::move(sent)) {}
 
   // On a GPU the current stream waits, not this thread.
   void wait() override {
@@ -108,8 +104,7 @@ ProcessGroup::ProcessGroup(const Ranks& ranks, GroupOptions options, const Rende
 // exchanges that never end; its last thread then ends with the process.
 ProcessGroup::~ProcessGroup() {
   const bool broken = member_->broken || std::uncaught_exceptions() > 0;
-  std::function<void()> close = [group = std::move(group_),
-                                 close = broken ? nullptr : options_.close]() mutable {
+  std::function<void()> close = [group = std::move(group_), close = broken ? nullptr : options_.close]() mutable {
     if (close) close(*group);
     group.reset();
   };
@@ -134,8 +129,7 @@ ExchangePtr ProcessGroup::exchange(at::Tensor tensor, const Start& start) {
 }
 
 ExchangePtr ProcessGroup::all_reduce(at::Tensor tensor) {
-  return exchange(std::move(tensor),
-                  [&](std::vector<at::Tensor>& tensors) { return group_->allreduce(tensors); });
+  return exchange(std::move(tensor), [&](std::vector<at::Tensor>& tensors) { return group_->allreduce(tensors); });
 }
 
 ExchangePtr ProcessGroup::reduce(at::Tensor tensor, int root) {

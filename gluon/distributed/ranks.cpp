@@ -20,8 +20,7 @@ struct Setting {
 // The first of these variables that is set and not empty.
 std::optional<Setting> first_set(std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
-      return Setting{name, value};
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return Setting{name, value};
   }
   return {};
 }
@@ -30,8 +29,8 @@ int number(const Setting& setting) {
   int value = 0;
   const char* end = setting.value.data() + setting.value.size();
   const auto [stop, error] = std::from_chars(setting.value.data(), end, value);
-  GLUON_CHECK(error == std::errc() && stop == end, "environment: ", setting.name,
-              " must be a whole number, got '", setting.value, "'");
+  GLUON_CHECK(error == std::errc() && stop == end, "environment: ", setting.name, " must be a whole number, got '",
+              setting.value, "'");
   return value;
 }
 

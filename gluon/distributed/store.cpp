@@ -25,9 +25,9 @@ void check_port(uint16_t port) {
   address.sin6_family = AF_INET6;
   address.sin6_port = htons(port);
   // Another socket that also allows reuse fails listen(), not bind().
-  const bool taken = (::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-                      ::listen(socket, 1) != 0) &&
-                     errno == EADDRINUSE;
+  const bool taken =
+      (::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(socket, 1) != 0) &&
+      errno == EADDRINUSE;
   ::close(socket);
   GLUON_CHECK(!taken, "rank 0: MASTER_PORT ", port, " is in use on this machine; choose another");
 }
@@ -42,8 +42,8 @@ Meeting meet_at_store(const Ranks& ranks) {
     try {
       store->wait({key(rank)});
     } catch (const std::exception& error) {
-      throw RankLost(join("rank ", ranks.rank, ": rank ", rank, " did not join at ", place_and_time(ranks),
-                          " (", first_line(error), ")"));
+      throw RankLost(join("rank ", ranks.rank, ": rank ", rank, " did not join at ", place_and_time(ranks), " (",
+                          first_line(error), ")"));
     }
   }
   return {.store = store};
@@ -64,8 +64,8 @@ StorePtr open_store(const Ranks& ranks, bool serve) {
     if (!launcher_serves) return store;
     return c10::make_intrusive<c10d::PrefixStore>(ranks.store_prefix, store);
   } catch (const std::exception& error) {
-    throw RankLost(join("rank ", ranks.rank, ": ", launcher_serves ? "the launcher" : "rank 0",
-                        " does not answer at ", place_and_time(ranks), " (", first_line(error), ")"));
+    throw RankLost(join("rank ", ranks.rank, ": ", launcher_serves ? "the launcher" : "rank 0", " does not answer at ",
+                        place_and_time(ranks), " (", first_line(error), ")"));
   }
 }
 
@@ -87,8 +87,7 @@ std::string address_towards(const std::string& host, uint16_t port) {
                         ::getsockname(socket, plain, &size) == 0;
     error = errno;
     if (socket >= 0) ::close(socket);
-    if (chosen && ::getnameinfo(plain, size, digits, sizeof digits, nullptr, 0, NI_NUMERICHOST) == 0)
-      return digits;
+    if (chosen && ::getnameinfo(plain, size, digits, sizeof digits, nullptr, 0, NI_NUMERICHOST) == 0) return digits;
   }
   throw InputError(join("ranks: no route to MASTER_ADDR '", host, "': ", std::strerror(error)));
 }

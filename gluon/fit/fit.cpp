@@ -126,9 +126,7 @@ Line moved(Line line, Line step, double share = 1) {
 }
 
 // Half the derivative of the loss along `step` is -along(sums, step).
-double along(const Sums& sums, Line step) {
-  return sums.residual * step.level + sums.residual_u * step.slope;
-}
+double along(const Sums& sums, Line step) { return sums.residual * step.level + sums.residual_u * step.slope; }
 
 double curvature(const Sums& sums, Line step) {
   return sums.weight * step.level * step.level + 2 * sums.weight_u * step.level * step.slope +
@@ -189,8 +187,7 @@ std::string obstacle(std::span<const double> smoothness, std::span<const double>
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
     const double y = smoothness[i], x = gradient[i];
     if (!std::isfinite(y) || !std::isfinite(x) || y < 0 || x < 0) {
-      return join("samples must be finite and >= 0, got smoothness ", y, " with gradient ", x, " in sample ",
-                  i);
+      return join("samples must be finite and >= 0, got smoothness ", y, " with gradient ", x, " in sample ", i);
     }
     range.least_gradient = std::min(range.least_gradient, x);
     range.greatest_gradient = std::max(range.greatest_gradient, x);
@@ -230,8 +227,7 @@ Constants solve(std::span<const double> smoothness, std::span<const double> grad
   if (sums.residual <= -16 * kEpsilon * sums.weight) return {0, l1};
 
   // Centred at the mean gradient, level and slope are almost independent, however narrow the range is.
-  samples.set_units(mean_gradient(gradient, x_inverse),
-                    inverse_unit(range.greatest_gradient - range.least_gradient));
+  samples.set_units(mean_gradient(gradient, x_inverse), inverse_unit(range.greatest_gradient - range.least_gradient));
   const Line both = minimise(samples, above, Free::kBoth, samples.through_origin(l1));
   if (both.slope < 0) return {samples.l0(minimise(samples, above, Free::kLevel, {both.level, 0})), 0};
   const double l0 = samples.l0(both);
@@ -299,11 +295,11 @@ Columns columns(const std::vector<Sample>& samples, const FitOptions& options) {
     if (!std::isnan(sample.radius)) result.radius.push_back(sample.radius);
   }
   if (bad > 0) {
-    result.reason = join(bad, " of ", result.smoothness.size(),
-                         " samples are missing or not finite, the first at step ", bad_step);
+    result.reason =
+        join(bad, " of ", result.smoothness.size(), " samples are missing or not finite, the first at step ", bad_step);
   } else if (static_cast<int64_t>(result.smoothness.size()) < kMinSamples) {
-    result.reason = join("needs at least ", kMinSamples, " samples, got ", result.smoothness.size(),
-                         skipped_text(options));
+    result.reason =
+        join("needs at least ", kMinSamples, " samples, got ", result.smoothness.size(), skipped_text(options));
     if (result.unmoved > 0) result.reason += join("; in ", result.unmoved, " others the layer had not moved");
   }
   return result;
@@ -316,12 +312,10 @@ void FitOptions::validate() const {
   GLUON_CHECK(skip_first >= 0, "fit: skip-first must be >= 0 samples, got ", skip_first);
 }
 
-Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> gradient,
-                   const FitOptions& options) {
+Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> gradient, const FitOptions& options) {
   options.validate();
-  GLUON_CHECK(smoothness.size() == gradient.size(),
-              "fit: expected as many gradients as smoothness values, got ", gradient.size(), " and ",
-              smoothness.size());
+  GLUON_CHECK(smoothness.size() == gradient.size(), "fit: expected as many gradients as smoothness values, got ",
+              gradient.size(), " and ", smoothness.size());
   const std::size_t first = std::min(static_cast<std::size_t>(options.skip_first), smoothness.size());
   smoothness = smoothness.subspan(first);
   gradient = gradient.subspan(first);

@@ -33,7 +33,7 @@ struct FitOptions {
 struct Fit {
   double l0 = 0;
   double l1 = 0;
-  double mse_rel = 0;  // mean of ((Lhat - a) / Lhat)^2 over the samples with Lhat > 0; 0 when there are none
+  double mse_rel = 0;     // mean of ((Lhat - a) / Lhat)^2 over the samples with Lhat > 0; 0 when there are none
   double violations = 0;  // share of samples with Lhat > a, rounding aside
   int64_t samples = 0;    // number of samples fitted
 };

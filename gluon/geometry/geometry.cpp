@@ -42,8 +42,8 @@ std::string details(const Rule& rule) {
 
 void validate(const Rule& rule) {
   const std::string what = join("Geometry: rule '", selector(rule), "': ");
-  GLUON_CHECK(std::isfinite(rule.weight_decay) && rule.weight_decay >= 0, what,
-              "weight decay must be >= 0, got ", rule.weight_decay);
+  GLUON_CHECK(std::isfinite(rule.weight_decay) && rule.weight_decay >= 0, what, "weight decay must be >= 0, got ",
+              rule.weight_decay);
   GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0, got ",
               rule.ball.value_or(0));
   GLUON_CHECK(!rule.ball || rule.weight_decay == 0, what, "a ball and a weight decay exclude each other");
@@ -80,8 +80,7 @@ NormPtr NormChoice::resolve(const MatrixShape& shape, std::string_view orthogona
   return norm_ ? norm_ : make_norm(name_, shape, orthogonalizer);
 }
 
-Geometry::Geometry(std::vector<Rule> rules, Momentum momentum)
-    : rules_(std::move(rules)), momentum_(momentum) {
+Geometry::Geometry(std::vector<Rule> rules, Momentum momentum) : rules_(std::move(rules)), momentum_(momentum) {
   GLUON_CHECK(!rules_.empty(), "Geometry: expected at least one rule, got none");
   for (const Rule& rule : rules_) validate(rule);
 }
@@ -94,18 +93,17 @@ Geometry Geometry::with_first(Rule rule) const {
 
 std::vector<std::size_t> Geometry::assign(std::span<const Layer> layers) const {
   for (const Rule& rule : rules_) {
-    const bool matched =
-        rule.pattern == "*" || std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
-          return glob_match(rule.pattern, layer.name);
-        });
+    const bool matched = rule.pattern == "*" || std::any_of(layers.begin(), layers.end(), [&](const Layer& layer) {
+                           return glob_match(rule.pattern, layer.name);
+                         });
     GLUON_CHECK(matched, "Geometry: the pattern '", rule.pattern, "' of a rule matches no layer");
   }
   std::vector<std::size_t> assignment;
   for (const Layer& layer : layers) {
     const auto rule = std::find_if(rules_.begin(), rules_.end(),
                                    [&](const Rule& candidate) { return matches(candidate, layer, layers); });
-    GLUON_CHECK(rule != rules_.end(), "Geometry: no rule for layer '", layer.name, "' (role ",
-                role_name(layer.role), ", shape ", layer.parameter.sizes(),
+    GLUON_CHECK(rule != rules_.end(), "Geometry: no rule for layer '", layer.name, "' (role ", role_name(layer.role),
+                ", shape ", layer.parameter.sizes(),
                 "); add a rule that matches it, or {.norm = \"adamw\"} as the last one");
     assignment.push_back(static_cast<std::size_t>(rule - rules_.begin()));
   }
@@ -126,9 +124,8 @@ std::string Geometry::routing_report(std::span<const Layer> layers) const {
   const auto line = [&](const auto& group, const auto& norm, const auto& radius, const auto& count,
                         const auto& parameters, const std::string& rest) {
     out << std::left << std::setw(static_cast<int>(selector_width)) << group << "  "
-        << std::setw(static_cast<int>(norm_width)) << norm << "  "
-        << std::setw(static_cast<int>(radius_width)) << radius << std::right << std::setw(8) << count
-        << std::setw(14) << parameters << rest << '\n';
+        << std::setw(static_cast<int>(norm_width)) << norm << "  " << std::setw(static_cast<int>(radius_width))
+        << radius << std::right << std::setw(8) << count << std::setw(14) << parameters << rest << '\n';
   };
   line("group", "norm", "radius", "layers", "parameters", "");
   for (std::size_t index = 0; index < rules_.size(); ++index) {
@@ -140,8 +137,7 @@ std::string Geometry::routing_report(std::span<const Layer> layers) const {
       parameters += layers[i].parameter.numel();
     }
     const Rule& rule = rules_[index];
-    if (count > 0)
-      line(selector(rule), rule.norm.name(), rule.radius->name(), count, parameters, details(rule));
+    if (count > 0) line(selector(rule), rule.norm.name(), rule.radius->name(), count, parameters, details(rule));
   }
   return out.str();
 }

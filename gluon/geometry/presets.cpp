@@ -15,12 +15,9 @@ constexpr const char* kVectorNorm = "scaled(1/sqrt(m),euclidean)";
 
 std::string muon_norm(MuonScale scale) {
   switch (scale) {
-    case MuonScale::kNone:
-      return "spectral";
-    case MuonScale::kAspect:
-      return "scaled(1/sqrt(max(1,m/n)),spectral)";
-    case MuonScale::kMatchAdam:
-      return "scaled(1/(0.2*sqrt(max(m,n))),spectral)";
+    case MuonScale::kNone: return "spectral";
+    case MuonScale::kAspect: return "scaled(1/sqrt(max(1,m/n)),spectral)";
+    case MuonScale::kMatchAdam: return "scaled(1/(0.2*sqrt(max(m,n))),spectral)";
   }
   return {};
 }
@@ -33,16 +30,12 @@ struct ScionRadii {
 
 std::vector<Rule> scion_rules(const ScionRadii& t) {
   const auto in_cnn = [](Role role, const char* norm, double radius) {
-    return Rule{
-        .role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
+    return Rule{.role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
   };
   return {
       {.role = Role::kHidden, .norm = kHiddenNorm, .radius = t.hidden},
       {.role = Role::kConv, .norm = kConvNorm, .radius = t.conv},
-      {.role = Role::kEmbedding,
-       .beside = Role::kHead,
-       .norm = kUntiedEmbeddingNorm,
-       .radius = t.untied_embedding},
+      {.role = Role::kEmbedding, .beside = Role::kHead, .norm = kUntiedEmbeddingNorm, .radius = t.untied_embedding},
       {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = t.embedding},
       in_cnn(Role::kHead, kHeadNorm, t.cnn_head),
       {.role = Role::kHead, .norm = kHeadNorm, .radius = t.head},
@@ -78,8 +71,8 @@ class Keys {
     if (given) value = radius;
   }
   void finish() const {
-    GLUON_CHECK(left_.empty(), "preset ", preset_, ": unknown radius '", left_.begin()->first,
-                "'; allowed are ", allowed_);
+    GLUON_CHECK(left_.empty(), "preset ", preset_, ": unknown radius '", left_.begin()->first, "'; allowed are ",
+                allowed_);
   }
 
  private:
@@ -88,8 +81,7 @@ class Keys {
   std::string allowed_;
 };
 
-template <typename Options>
-void read_scion_radii(Keys& keys, Options& options) {
+template <typename Options> void read_scion_radii(Keys& keys, Options& options) {
   keys.read("hidden", options.hidden);
   keys.read("embedding", options.embedding);
   keys.read("conv", options.conv);
@@ -102,10 +94,8 @@ void read_scion_radii(Keys& keys, Options& options) {
 
 Geometry muon(const MuonOptions& options) {
   const auto spectral = [&](Role role) {
-    return Rule{.role = role,
-                .norm = muon_norm(options.scale),
-                .radius = options.hidden,
-                .weight_decay = options.weight_decay};
+    return Rule{
+        .role = role, .norm = muon_norm(options.scale), .radius = options.hidden, .weight_decay = options.weight_decay};
   };
   const auto adamw = [&](Role role) {
     return Rule{.role = role, .norm = "adamw", .radius = options.adamw, .weight_decay = options.weight_decay};
@@ -156,8 +146,7 @@ Geometry normalized_descent(double radius) { return Geometry({{.norm = "euclidea
 Geometry deterministic_gluon(const DeterministicOptions& options) {
   std::vector<Rule> rules = options.norms.rules();
   for (Rule& rule : rules) {
-    GLUON_CHECK(!rule.norm.is_adamw(),
-                "deterministic_gluon: needs a norm for every layer, got an AdamW rule");
+    GLUON_CHECK(!rule.norm.is_adamw(), "deterministic_gluon: needs a norm for every layer, got an AdamW rule");
     rule.radius = smooth_radius(options.l0, options.l1);
     rule.norm = with_exact_lmo(rule.norm);
     rule.weight_decay = 0;

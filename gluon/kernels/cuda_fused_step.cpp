@@ -28,9 +28,7 @@ int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2);
 bool is_sign(const FusedStack& stack) { return stack.form.kind == LmoForm::Kind::kSign; }
 
 // The last product can add to the parameters itself; it cannot shrink them.
-bool moved_by_iteration(const FusedStack& stack) {
-  return stack.decay == 0 && stack.momentum.size(2) % 64 == 0;
-}
+bool moved_by_iteration(const FusedStack& stack) { return stack.decay == 0 && stack.momentum.size(2) % 64 == 0; }
 
 // Matrices [first, first + count) of a stack.
 struct Piece {
@@ -156,13 +154,12 @@ int64_t FusedStep::Device::chunk_bytes(std::span<const Piece> chunk) const {
   int64_t bytes = 0;
   for (const Piece& piece : chunk) bytes += 4 * piece.count * entries(stacks[piece.stack].momentum);
   const auto half = half_stacks(chunk, nullptr);
-  return round_up(bytes) + static_cast<int64_t>(cuda::orthogonalize_workspace(
-                               half.data(), static_cast<int>(half.size()), options));
+  return round_up(bytes) +
+         static_cast<int64_t>(cuda::orthogonalize_workspace(half.data(), static_cast<int>(half.size()), options));
 }
 
 // Inputs and outputs of the iteration lie one after another at the beginning of the scratch memory.
-std::vector<cuda::OrthogonalizeStack> FusedStep::Device::half_stacks(std::span<const Piece> chunk,
-                                                                     char* memory) const {
+std::vector<cuda::OrthogonalizeStack> FusedStep::Device::half_stacks(std::span<const Piece> chunk, char* memory) const {
   std::vector<cuda::OrthogonalizeStack> half;
   for (const Piece& piece : chunk) {
     const at::Tensor& momentum = stacks[piece.stack].momentum;
@@ -214,8 +211,7 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
                               piece.first * cuda::gradient_partials(size),
           .momentum_squares = momentum_squares.data_ptr<double>() + first_momentum_sum[piece.stack] +
                               piece.first * cuda::momentum_partials(size),
-          .scales = is_sign(stack) ? nullptr
-                                   : reinterpret_cast<cuda::ScalePair*>(scales.data_ptr<float>()) + matrix,
+          .scales = is_sign(stack) ? nullptr : reinterpret_cast<cuda::ScalePair*>(scales.data_ptr<float>()) + matrix,
           .length = cuda::orthogonalize_input_length(static_cast<int>(stack.momentum.size(1)),
                                                      static_cast<int>(stack.momentum.size(2))),
           .verdict = verdict()};
@@ -245,8 +241,7 @@ void FusedStep::Device::enqueue(cudaStream_t stream) {
   }
   const auto count = static_cast<int>(steps.size());
   check(cuda::measure_gradients(steps.data(), count, verdict(), stream), "measure_gradients");
-  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream),
-        "judge");
+  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream), "judge");
   for (const auto& chunk : chunks) move_chunk(chunk, stream);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) move_by_sign(i, stream);
@@ -269,8 +264,7 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
                       .factor = static_cast<float>(-stack.form.factor),
                       .verdict = verdict()};
   }
-  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), stream),
-        "accumulate_momentum");
+  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), stream), "accumulate_momentum");
   used = round_up(used);
   check(cuda::orthogonalize(half.data(), static_cast<int>(half.size()), options, memory + used,
                             static_cast<std::size_t>(scratch.size(0) - used), stream),

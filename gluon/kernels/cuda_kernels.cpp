@@ -62,8 +62,7 @@ at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
   const auto columns = static_cast<int>(batch.size(2));
   // Rows of half precision stacks start at multiples of 8 entries.
   const int64_t row_stride = (batch.size(2) + 7) / 8 * 8;
-  const at::Tensor output =
-      at::empty({batch.size(0), batch.size(1), row_stride}, batch.options().dtype(at::kHalf));
+  const at::Tensor output = at::empty({batch.size(0), batch.size(1), row_stride}, batch.options().dtype(at::kHalf));
   // The last product is linear in its coefficients: the factor costs nothing there.
   std::vector<Quintic> coefficients = form.coefficients;
   Quintic& last = coefficients.back();
@@ -77,9 +76,8 @@ at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
       .row_stride = batch.size(2),
       .matrix_stride = batch.size(1) * batch.size(2),
       .output = {static_cast<__half*>(output.data_ptr()), row_stride, batch.size(1) * row_stride}};
-  const cuda::OrthogonalizeOptions options{.coefficients = coefficients.data(),
-                                           .steps = static_cast<int>(coefficients.size()),
-                                           .safety = form.safety};
+  const cuda::OrthogonalizeOptions options{
+      .coefficients = coefficients.data(), .steps = static_cast<int>(coefficients.size()), .safety = form.safety};
   const auto bytes = cuda::orthogonalize_workspace(&stack, 1, options);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, batch.options().dtype(at::kByte));
   check(cuda::orthogonalize(&stack, 1, options, workspace.data_ptr(), bytes, stream()), "orthogonalize");

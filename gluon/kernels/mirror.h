@@ -11,8 +11,7 @@
 namespace gluon::kernels {
 
 /// The memory stays where it is as long as the number of values does, so that a CUDA graph may read it.
-template <typename T>
-class Mirror {
+template <typename T> class Mirror {
  public:
   /// `like` gives the device and the values' dtype. Returns whether the memory has moved.
   bool send(std::vector<T> values, const at::TensorOptions& like) {
@@ -22,8 +21,7 @@ class Mirror {
     const bool moved = !device_.defined() || device_.size(0) != size;
     if (moved) device_ = at::empty({size}, like);
     // The caching allocator does not hand out pinned memory again before its copy has been made.
-    const at::Tensor pinned =
-        at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
+    const at::Tensor pinned = at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
     std::memcpy(pinned.data_ptr(), values.data(), values.size() * sizeof(T));
     device_.copy_(pinned, /*non_blocking=*/true);
     host_ = std::move(values);

@@ -14,9 +14,7 @@ ScaledNorm::ScaledNorm(double factor, NormPtr base) : factor_(factor), base_(std
   GLUON_CHECK(base_ != nullptr, "scaled: expected a norm, got none");
 }
 
-std::string ScaledNorm::name() const {
-  return join("scaled(", number_text(factor_), ",", base_->name(), ")");
-}
+std::string ScaledNorm::name() const { return join("scaled(", number_text(factor_), ",", base_->name(), ")"); }
 
 LmoForm ScaledNorm::lmo_form() const {
   LmoForm form = base_->lmo_form();

@@ -105,8 +105,7 @@ class Parser {
   void expect(char symbol) { check(accept(symbol), std::string("'") + symbol + "'"); }
 
   void check(bool condition, std::string_view expected) const {
-    GLUON_CHECK(condition, "width factor '", text_, "': expected ", expected, " at '", text_.substr(at_),
-                "'");
+    GLUON_CHECK(condition, "width factor '", text_, "': expected ", expected, " at '", text_.substr(at_), "'");
   }
 
   std::string_view text_;
@@ -116,8 +115,6 @@ class Parser {
 
 }  // namespace
 
-double width_factor(std::string_view expression, const MatrixShape& shape) {
-  return Parser(expression, shape).whole();
-}
+double width_factor(std::string_view expression, const MatrixShape& shape) { return Parser(expression, shape).whole(); }
 
 }  // namespace gluon

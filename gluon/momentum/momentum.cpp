@@ -43,8 +43,7 @@ void Momentum::accumulate(at::Tensor buffer, const at::Tensor& gradient, int64_t
   buffer.lerp_(gradient.to(buffer.scalar_type()), 1 - beta(step));
 }
 
-void Momentum::write_input(at::Tensor input, const at::Tensor& buffer, const at::Tensor& gradient,
-                           int64_t step) const {
+void Momentum::write_input(at::Tensor input, const at::Tensor& buffer, const at::Tensor& gradient, int64_t step) const {
   if (kind_ == Kind::kNone) {
     input.copy_(gradient);
   } else {
@@ -54,15 +53,11 @@ void Momentum::write_input(at::Tensor input, const at::Tensor& buffer, const at:
 
 std::string Momentum::name() const {
   switch (kind_) {
-    case Kind::kNone:
-      return "none";
+    case Kind::kNone: return "none";
     case Kind::kBeta:
-    case Kind::kEma:
-      return spec_text("ema", {beta_});
-    case Kind::kNesterov:
-      return spec_text("nesterov", {beta_});
-    case Kind::kTheorem3:
-      return "theorem3";
+    case Kind::kEma: return spec_text("ema", {beta_});
+    case Kind::kNesterov: return spec_text("nesterov", {beta_});
+    case Kind::kTheorem3: return "theorem3";
   }
   return {};
 }
@@ -77,8 +72,7 @@ Momentum make_momentum(std::string_view name) {
     if (spec.name == "ema") return Momentum::ema(parse_number(spec.arguments[0], "momentum"));
     if (spec.name == "nesterov") return Momentum::nesterov(parse_number(spec.arguments[0], "momentum"));
   }
-  throw InputError(
-      join("momentum: unknown name '", name, "'; allowed are none, ema(BETA), nesterov(BETA), theorem3"));
+  throw InputError(join("momentum: unknown name '", name, "'; allowed are none, ema(BETA), nesterov(BETA), theorem3"));
 }
 
 }  // namespace gluon

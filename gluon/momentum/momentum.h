@@ -53,8 +53,7 @@ class Momentum {
   void accumulate(at::Tensor buffer, const at::Tensor& gradient, int64_t step) const;
 
   /// Writes the LMO's input for one gradient where it is not the buffer itself (none, nesterov).
-  void write_input(at::Tensor input, const at::Tensor& buffer, const at::Tensor& gradient,
-                   int64_t step) const;
+  void write_input(at::Tensor input, const at::Tensor& buffer, const at::Tensor& gradient, int64_t step) const;
 
   /// The name that make_momentum() turns back into this object.
   std::string name() const;

@@ -44,8 +44,7 @@ double step_cost(std::span<const Block> blocks, const Rule& rule) {
   double cost = 0;
   for (const Block& block : blocks) {
     const auto rows = static_cast<double>(block.shape.rows), columns = static_cast<double>(block.shape.cols);
-    cost += rule.norm.is_spectral() ? polar_cost(std::min(rows, columns), std::max(rows, columns))
-                                    : rows * columns;
+    cost += rule.norm.is_spectral() ? polar_cost(std::min(rows, columns), std::max(rows, columns)) : rows * columns;
   }
   return cost;
 }
@@ -53,8 +52,7 @@ double step_cost(std::span<const Block> blocks, const Rule& rule) {
 std::vector<int> balance(std::span<const double> costs, int ranks) {
   std::vector<std::size_t> order(costs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
   std::vector<double> loads(static_cast<std::size_t>(ranks), 0);
   std::vector<int> owners(costs.size());
   for (const std::size_t layer : order) {
@@ -74,14 +72,12 @@ StepPlan route(std::span<const Layer> layers, const Geometry& geometry, const Ro
     const Rule& rule = geometry.rules()[plan.rules[i]];
     const bool adamw = rule.norm.is_adamw();  // works on entries, whatever matrices they form
     blocks.push_back(adamw ? std::vector<Block>() : split_blocks(layers[i], rule.split));
-    costs.push_back(adamw ? static_cast<double>(layers[i].parameter.numel())
-                          : step_cost(blocks.back(), rule));
+    costs.push_back(adamw ? static_cast<double>(layers[i].parameter.numel()) : step_cost(blocks.back(), rule));
   }
   plan.owners = numbered_from_last(balance(costs, options.ranks));
 
   // The key is the order of the batches, so that runs repeat exactly.
-  using Key =
-      std::tuple<int, std::size_t, int64_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
+  using Key = std::tuple<int, std::size_t, int64_t, int64_t, int64_t, std::string, at::ScalarType, std::string>;
   std::map<Key, StepPlan::Batch> batches;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const Layer& layer = layers[i];

@@ -16,9 +16,7 @@ at::Tensor filled(const BatchStep& batch, double value) {
 
 class ConstantRadius : public RadiusRule {
  public:
-  explicit ConstantRadius(double t) : t_(t) {
-    GLUON_CHECK(std::isfinite(t) && t > 0, "radius: must be > 0, got ", t);
-  }
+  explicit ConstantRadius(double t) : t_(t) { GLUON_CHECK(std::isfinite(t) && t > 0, "radius: must be > 0, got ", t); }
   at::Tensor radius(const BatchStep& batch) const override { return filled(batch, t_); }
   std::optional<double> constant() const override { return t_; }
   std::string name() const override { return number_text(t_); }

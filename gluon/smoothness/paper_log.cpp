@@ -17,8 +17,7 @@ bool skip(std::string_view& rest, std::string_view text) {
   return true;
 }
 
-template <typename Number>
-bool take(std::string_view& rest, Number& value) {
+template <typename Number> bool take(std::string_view& rest, Number& value) {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
   if (error != std::errc()) return false;

@@ -32,8 +32,7 @@ at::Tensor inner_products(const at::Tensor& a, const at::Tensor& b) {
 }
 
 bool same_place(const Block& a, const Block& b) {
-  return a.shape == b.shape && a.leading == b.leading && a.dim == b.dim && a.start == b.start &&
-         a.length == b.length;
+  return a.shape == b.shape && a.leading == b.leading && a.dim == b.dim && a.start == b.start && a.length == b.length;
 }
 
 std::vector<double> to_host(const at::Tensor& values) {
@@ -106,8 +105,7 @@ Measured measure(Group& group) {
   }
   auto [change, present] = std::exchange(group.gradients, {});
   const at::Tensor length = group.norm->norm(displaced);
-  const at::Tensor alignment =
-      inner_products(change, displaced).neg_().div_(group.dual_norm(change).mul_(length));
+  const at::Tensor alignment = inner_products(change, displaced).neg_().div_(group.dual_norm(change).mul_(length));
   const auto [latest, still_present] = group.gather_gradients();
   change = change.neg_().add_(latest);
   const at::Tensor momentum = group.dual_norm(std::exchange(group.momentum, {}));
@@ -213,8 +211,7 @@ void Recorder::Parts::begin_pair() {
   for (Group& group : groups) {
     GLUON_CHECK(options.estimator != Estimator::kSameBatch || group.reference.stack.defined(),
                 "Recorder: same_batch needs take_reference() before the step");
-    group.gradients =
-        group.reference.stack.defined() ? std::exchange(group.reference, {}) : group.gather_gradients();
+    group.gradients = group.reference.stack.defined() ? std::exchange(group.reference, {}) : group.gather_gradients();
     group.parameters = group.empty_stack();
     for (std::size_t i = 0; i < group.blocks.size(); ++i) {
       const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
@@ -239,8 +236,7 @@ void Recorder::after_step(const BatchStep& batch) {
     parts_->groups[group].momentum.select(0, static_cast<int64_t>(index)).copy_(batch.momentum[from]);
     parts_->groups[group].seen[index] = 1;
     // AdamW's learning rate is no radius.
-    if (batch.norm != nullptr)
-      parts_->groups[group].radius[static_cast<int64_t>(index)].copy_(batch.radius[from]);
+    if (batch.norm != nullptr) parts_->groups[group].radius[static_cast<int64_t>(index)].copy_(batch.radius[from]);
   }
 }
 
@@ -261,15 +257,14 @@ void Recorder::Parts::append_samples(const Group& group, const Measured& measure
     // A layer without a gradient, or one that did not move, has no smoothness there.
     if (!measured.present[i] || !std::isfinite(smoothness)) continue;
     has_samples = true;
-    samples.layers[group.places[i]].samples.push_back(
-        {.step = step,
-         .gradient_change = value(0),
-         .displacement = value(1),
-         .smoothness = smoothness,
-         .gradient = value(2),
-         .momentum = group.seen[i] ? value(3) : Sample::kMissing,
-         .alignment = value(4),
-         .radius = value(5)});
+    samples.layers[group.places[i]].samples.push_back({.step = step,
+                                                       .gradient_change = value(0),
+                                                       .displacement = value(1),
+                                                       .smoothness = smoothness,
+                                                       .gradient = value(2),
+                                                       .momentum = group.seen[i] ? value(3) : Sample::kMissing,
+                                                       .alignment = value(4),
+                                                       .radius = value(5)});
   }
 }
 

@@ -37,9 +37,8 @@ namespace gluon {
 
 struct RecorderOptions {
   int64_t every = 50;
-  Estimator estimator =
-      Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
-  std::string dual = "auto";    // of spectral norms: see above
+  Estimator estimator = Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
+  std::string dual = "auto";                      // of spectral norms: see above
   // Whether the layer with this index is measured; empty: all are. With several ranks Optimizer::owns(), since only
   // owners have the gradients of all ranks.
   std::function<bool(std::size_t)> measures{};

@@ -6,14 +6,10 @@ namespace gluon {
 
 std::string_view estimator_name(Estimator estimator) {
   switch (estimator) {
-    case Estimator::kConsecutive:
-      return "consecutive";
-    case Estimator::kFull:
-      return "full";
-    case Estimator::kSameBatch:
-      return "same_batch";
-    case Estimator::kUnknown:
-      break;
+    case Estimator::kConsecutive: return "consecutive";
+    case Estimator::kFull: return "full";
+    case Estimator::kSameBatch: return "same_batch";
+    case Estimator::kUnknown: break;
   }
   return "unknown";
 }
@@ -23,8 +19,7 @@ Estimator parse_estimator(std::string_view name) {
        {Estimator::kConsecutive, Estimator::kFull, Estimator::kSameBatch, Estimator::kUnknown}) {
     if (estimator_name(estimator) == name) return estimator;
   }
-  throw InputError(
-      join("estimator: unknown name '", name, "'; allowed are consecutive, full, same_batch, unknown"));
+  throw InputError(join("estimator: unknown name '", name, "'; allowed are consecutive, full, same_batch, unknown"));
 }
 
 }  // namespace gluon

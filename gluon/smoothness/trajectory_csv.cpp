@@ -26,16 +26,14 @@ std::string header() { return csv_row(std::vector<std::string>(kColumns.begin(),
 
 class TrajectoryReader {
  public:
-  explicit TrajectoryReader(const fs::path& path)
-      : csv_("smoothness", path), position_(csv_.find(kColumns)) {}
+  explicit TrajectoryReader(const fs::path& path) : csv_("smoothness", path), position_(csv_.find(kColumns)) {}
 
   Trajectory read() {
     while (csv_.next()) {
       Sample sample;
       sample.step = csv_.integer(position_[kStep]);
       for (std::size_t i = 0; i < kSampleValues.size(); ++i) {
-        if (const auto value = csv_.number_or_empty(position_[kNumbers + i]))
-          sample.*kSampleValues[i] = *value;
+        if (const auto value = csv_.number_or_empty(position_[kNumbers + i])) sample.*kSampleValues[i] = *value;
       }
       read_estimator();
       layer().samples.push_back(sample);
@@ -89,8 +87,8 @@ class TrajectoryReader {
   }
 
   void check_unchanged(const std::string& before, std::size_t column) const {
-    GLUON_CHECK(cell(column) == before, csv_.where(), "layer '", cell(kLayer), "' changes its ",
-                kColumns[column], " from '", before, "' to '", cell(column), "'");
+    GLUON_CHECK(cell(column) == before, csv_.where(), "layer '", cell(kLayer), "' changes its ", kColumns[column],
+                " from '", before, "' to '", cell(column), "'");
   }
 
   CsvReader csv_;
@@ -110,9 +108,8 @@ class SameMeasurement {
   }
 
   void check(const CsvReader& row) const {
-    GLUON_CHECK(row.text(kEstimator) == estimator_, "smoothness: ", path_,
-                " holds samples of the estimator '", row.text(kEstimator), "', this run uses '", estimator_,
-                "'", kAdvice);
+    GLUON_CHECK(row.text(kEstimator) == estimator_, "smoothness: ", path_, " holds samples of the estimator '",
+                row.text(kEstimator), "', this run uses '", estimator_, "'", kAdvice);
     const auto layer = layers_.find(row.text(kLayer));
     if (layer == layers_.end()) return;
     const LayerTrajectory& now = *layer->second;
@@ -150,8 +147,7 @@ Trajectory read_trajectory_csv(const fs::path& path) {
   return trajectory;
 }
 
-TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, const Trajectory& layers,
-                                         std::optional<int64_t> keep_through)
+TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, const Trajectory& layers, std::optional<int64_t> keep_through)
     : path_(std::move(path)), estimator_(layers.estimator) {
   std::error_code error;
   const std::uintmax_t kept = fs::exists(path_, error) ? kept_bytes(layers, keep_through) : 0;
@@ -164,8 +160,7 @@ TrajectoryCsvWriter::TrajectoryCsvWriter(fs::path path, const Trajectory& layers
 }
 
 // Rows are in the order of their steps, so the rows to keep are the front of the file.
-std::uintmax_t TrajectoryCsvWriter::kept_bytes(const Trajectory& layers,
-                                               std::optional<int64_t> keep_through) const {
+std::uintmax_t TrajectoryCsvWriter::kept_bytes(const Trajectory& layers, std::optional<int64_t> keep_through) const {
   const std::string path = path_.string();
   CsvReader csv("smoothness", path_);
   std::uintmax_t kept = csv.bytes();

@@ -69,8 +69,8 @@ class IdentityCheck {
     check_call("lmo(g)", &Norm::lmo, g_.sizes(), g_.scalar_type());
   }
 
-  void check_call(const std::string& call, at::Tensor (Norm::*function)(const at::Tensor&) const,
-                  at::IntArrayRef sizes, at::ScalarType dtype) {
+  void check_call(const std::string& call, at::Tensor (Norm::*function)(const at::Tensor&) const, at::IntArrayRef sizes,
+                  at::ScalarType dtype) {
     const at::Tensor argument = g_.clone();
     const at::Tensor result = (norm_.*function)(argument);
     if (!same_bits(argument, g_)) {
@@ -90,8 +90,7 @@ class IdentityCheck {
   void check_oracle() {
     expect_equal("<g, lmo(g)> = -|g|*", -dual_of_g_, inner(g_, lmo_));
     const at::Tensor zero = largest_entry(g_).flatten() == 0;
-    expect_equal("|lmo(g)| = 1, or 0 where g = 0", at::ones_like(dual_of_g_).masked_fill(zero, 0),
-                 norm(lmo_));
+    expect_equal("|lmo(g)| = 1, or 0 where g = 0", at::ones_like(dual_of_g_).masked_fill(zero, 0), norm(lmo_));
     for (const double a : kFactors) {
       expect_same(join("lmo(a g) = lmo(g) with a = ", a), lmo_, norm_.lmo(g_ * a));
     }
@@ -189,9 +188,9 @@ class IdentityCheck {
     if ((error <= options_.tolerance).all().item<bool>()) return;
     const int64_t worst = error.masked_fill(error.isnan(), INFINITY).argmax().item<int64_t>();
     const auto value = [worst](const at::Tensor& x) { return x[worst].item<double>(); };
-    report(identity, join(value(expected)),
-           join(value(actual), " for matrix ", worst, ", relative error ", value(error), " above ",
-                options_.tolerance));
+    report(
+        identity, join(value(expected)),
+        join(value(actual), " for matrix ", worst, ", relative error ", value(error), " above ", options_.tolerance));
   }
 
   void report(const std::string& identity, const std::string& expected, const std::string& actual) {
@@ -214,10 +213,9 @@ std::vector<std::string> norm_identity_violations(const Norm& norm, const at::Te
                                                   const IdentityOptions& options) {
   GLUON_CHECK(g.dim() == 3 && g.numel() > 0, "norm_identity_violations: expected a nonempty (b, m, n), got ",
               g.sizes());
-  GLUON_CHECK(at::isFloatingType(g.scalar_type()),
-              "norm_identity_violations: expected a floating point tensor, got ", g.scalar_type());
-  GLUON_CHECK(g.isfinite().all().item<bool>(),
-              "norm_identity_violations: expected finite entries, got NaN or Inf");
+  GLUON_CHECK(at::isFloatingType(g.scalar_type()), "norm_identity_violations: expected a floating point tensor, got ",
+              g.scalar_type());
+  GLUON_CHECK(g.isfinite().all().item<bool>(), "norm_identity_violations: expected finite entries, got NaN or Inf");
   return IdentityCheck(norm, g, options).run();
 }
 

@@ -28,10 +28,9 @@ NormParts parts_of(const Norm& norm) {
   }
   parts.base = spec.name;
   constexpr std::string_view kKnown[] = {"spectral", "max_entry", "euclidean", "columns", "rows"};
-  GLUON_CHECK(
-      std::find(std::begin(kKnown), std::end(kKnown), parts.base) != std::end(kKnown),
-      "Quadratic: constants are known for spectral, max_entry, euclidean, columns, rows and scaled, got ",
-      norm.name());
+  GLUON_CHECK(std::find(std::begin(kKnown), std::end(kKnown), parts.base) != std::end(kKnown),
+              "Quadratic: constants are known for spectral, max_entry, euclidean, columns, rows and scaled, got ",
+              norm.name());
   return parts;
 }
 
@@ -41,8 +40,7 @@ double sinh_ratio(double s) { return s > 0 ? std::sinh(s) / s : 1; }
 
 // No constants serve all pairs of points on an exponential.
 void check_distance(double distance) {
-  GLUON_CHECK(std::isfinite(distance) && distance >= 0, "Ridge: the distance must be finite and >= 0, got ",
-              distance);
+  GLUON_CHECK(std::isfinite(distance) && distance >= 0, "Ridge: the distance must be finite and >= 0, got ", distance);
 }
 
 }  // namespace
@@ -123,9 +121,7 @@ Ridge::Ridge(const at::Tensor& slope) : slope_(slope.to(at::kDouble)) {
 
 double Ridge::along(const at::Tensor& x) const { return (slope_ * x).sum().item<double>(); }
 
-double Ridge::slope_size(const Norm& norm) const {
-  return norm.dual_norm(slope_.unsqueeze(0)).item<double>();
-}
+double Ridge::slope_size(const Norm& norm) const { return norm.dual_norm(slope_.unsqueeze(0)).item<double>(); }
 
 // Both L1 below are |C|* (e^s - 1) / s at s = |C|* d, and 1 / L1 = d means e^s - 1 = 1.
 double Ridge::longest_step(const Norm& norm) const { return std::numbers::ln2 / slope_size(norm); }
@@ -214,8 +210,8 @@ Problem make_problem(std::string_view name, std::span<const MatrixShape> shapes,
   Problem problem;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     const auto [batch, m, n, kernel] = shapes[i];
-    GLUON_CHECK(batch == 1 && m > 0 && n > 0, "problem: expected one matrix per layer, got (", batch, ", ", m,
-                ", ", n, ")");
+    GLUON_CHECK(batch == 1 && m > 0 && n > 0, "problem: expected one matrix per layer, got (", batch, ", ", m, ", ", n,
+                ")");
     const auto size = static_cast<double>(i + 1);
     const std::string_view kind = name == "mixed" ? kKinds[i % 3] : name;
     const at::Tensor random = at::randn({m, n}, generator, at::TensorOptions(at::kDouble));

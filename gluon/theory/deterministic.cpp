@@ -43,9 +43,7 @@ double theorem1_radius(const LayerConstants& layer, double gradient_dual_norm) {
   return gradient_dual_norm / (layer.l0 + layer.l1 * gradient_dual_norm);
 }
 
-double QuadraticRate::needed(double precision) const {
-  return 2 * initial_gap * (a / precision + b) / precision;
-}
+double QuadraticRate::needed(double precision) const { return 2 * initial_gap * (a / precision + b) / precision; }
 
 // The positive root of eps^2 = 2 c (a + b eps) with c = Delta0 / K.
 double QuadraticRate::bound(double iterations) const {
@@ -114,11 +112,10 @@ Guarantee theorem_pl(const Constants& constants, double mu) {
 Guarantee theorem_pl_without_l1(const Constants& constants, double mu) {
   Guarantee result = with_smooth_radii(constants, "PL theorem with L1 = 0");
   check_mu(result.theorem, mu);
-  GLUON_CHECK(constants.l1_is_zero(), result.theorem, ": L1 must be 0 in every layer, got ",
-              constants.max_l1());
+  GLUON_CHECK(constants.l1_is_zero(), result.theorem, ": L1 must be 0 in every layer, got ", constants.max_l1());
   // f(X_{k+1}) - inf f <= (1 - mu / max L0) (f(X_k) - inf f) cannot be negative.
-  GLUON_CHECK(mu <= constants.max_l0(), result.theorem, ": mu is at most the largest L0 (",
-              constants.max_l0(), ") for every function, got ", mu);
+  GLUON_CHECK(mu <= constants.max_l0(), result.theorem, ": mu is at most the largest L0 (", constants.max_l0(),
+              ") for every function, got ", mu);
   result.promise = "f(X_K) - inf f <= eps";
   result.formula = "K = ceil((max(L0) / mu) log(Delta0 / eps))";
   result.bound_formula = "eps = Delta0 exp(-K mu / max(L0))";

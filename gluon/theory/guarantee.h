@@ -26,8 +26,8 @@ struct LayerConstants {
   double l0 = 0;
   double l1 = 0;
   std::optional<double> t = std::nullopt;  // theorem 3's t_i; 1 / (12 L1) by default
-  double noise_factor = 1;  // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
-  std::string name{};       // for errors; without one they give the layer's number
+  double noise_factor = 1;                 // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
+  std::string name{};                      // for errors; without one they give the layer's number
 };
 
 struct Constants {
@@ -60,8 +60,7 @@ struct Guarantee {
   std::function<double(double)> bound;   // K >= 1 -> eps
 
   /// Takes needed() and bound() from an object that has both.
-  template <typename Rate>
-  void set_rate(const Rate& rate) {
+  template <typename Rate> void set_rate(const Rate& rate) {
     needed = [rate](double precision) { return rate.needed(precision); };
     bound = [rate](double iterations) { return rate.bound(iterations); };
   }

@@ -41,9 +41,7 @@ struct LogQuarterRate {
   double a = 0;
   double b = 0;
 
-  double bound(double iterations) const {
-    return (a + b * std::log(iterations)) / std::pow(iterations, 0.25);
-  }
+  double bound(double iterations) const { return (a + b * std::log(iterations)) / std::pow(iterations, 0.25); }
 
   // The smallest whole K with bound(K) <= precision. The bound grows up to log K = 4 - a/b and falls after
   // that, so unless K = 1 will do, the answer is on the falling part: doubling, then bisection.
@@ -73,10 +71,9 @@ std::vector<double> chosen_t(const Constants& constants, std::string_view who) {
     const double most = theorem3_largest_t(layer.l1);
     GLUON_CHECK(layer.t || layer.l1 > 0, who, ": L1 = 0 allows any t; give t for ", constants.layer_text(i));
     const double t = layer.t.value_or(most);
-    GLUON_CHECK(std::isfinite(t), who, ": 1 / (12 L1) overflows double; give t for ",
+    GLUON_CHECK(std::isfinite(t), who, ": 1 / (12 L1) overflows double; give t for ", constants.layer_text(i));
+    GLUON_CHECK(t <= most * (1 + 1e-12), who, ": t must be at most 1 / (12 L1) = ", most, ", got ", t, " for ",
                 constants.layer_text(i));
-    GLUON_CHECK(t <= most * (1 + 1e-12), who, ": t must be at most 1 / (12 L1) = ", most, ", got ", t,
-                " for ", constants.layer_text(i));
     result.push_back(t);
   }
   return result;
@@ -92,8 +89,7 @@ double theorem2_radius(const LayerConstants& layer, double zeta, double gradient
 Guarantee theorem2(const Constants& constants, double zeta) {
   Guarantee result = with_noisy_radii(constants, zeta, "theorem 2");
   result.promise = "min over k < K of sum_i E|grad_i f(X_k)|* <= eps";
-  result.formula =
-      "K = ceil(2 Delta0 sum(L0) / ((1-zeta)^2 eps^2) + 2 Delta0 (1+zeta) max(L1) / ((1-zeta)^2 eps))";
+  result.formula = "K = ceil(2 Delta0 sum(L0) / ((1-zeta)^2 eps^2) + 2 Delta0 (1+zeta) max(L1) / ((1-zeta)^2 eps))";
   result.bound_formula =
       "eps = c (1+zeta) max(L1) + sqrt((c (1+zeta) max(L1))^2 + 2 c sum(L0)), c = Delta0 / ((1-zeta)^2 K)";
   result.weights = plain_weights(constants);
@@ -139,11 +135,10 @@ Guarantee theorem3(const Constants& constants, double sigma) {
   result.weights = t;
   result.momentum = "theorem3";
   result.promise = "min over k < K of sum_i t_i E|grad_i f(X_k)|* <= eps";
-  result.bound_formula = s == 1
-                             ? "eps = K^(-1/4) (Delta0 + sum_i [c_i sigma t_i (7 + 2 sqrt(2) e log K) + "
-                               "L0_i t_i^2 (87/2 + 14 log K)])"
-                             : "eps = K^(-1/4) (2 Delta0 + sum_i [2 c_i sigma t_i (7 + 2 sqrt(2) e log K) + "
-                               "L0_i t_i^2 (87 + 28 log K)])";
+  result.bound_formula = s == 1 ? "eps = K^(-1/4) (Delta0 + sum_i [c_i sigma t_i (7 + 2 sqrt(2) e log K) + "
+                                  "L0_i t_i^2 (87/2 + 14 log K)])"
+                                : "eps = K^(-1/4) (2 Delta0 + sum_i [2 c_i sigma t_i (7 + 2 sqrt(2) e log K) + "
+                                  "L0_i t_i^2 (87 + 28 log K)])";
   result.formula = "K = the smallest with " + result.bound_formula;
   result.set_rate(rate);
   return result;

@@ -20,9 +20,8 @@ AdamW::AdamW(const AdamWOptions& options) : options_(options) { options_.validat
 
 void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_decay) {
   const at::Tensor& parameter = layer.parameter;
-  const at::Tensor zeros =
-      at::zeros(parameter.sizes(),
-                parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
+  const at::Tensor zeros = at::zeros(
+      parameter.sizes(), parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
   entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone(), layers_});
   add_other_ranks_layer(layer);
 }

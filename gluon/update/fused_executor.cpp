@@ -20,9 +20,7 @@ bool is_contiguous_float(const at::Tensor& tensor) {
 }
 
 // The parameter may be a view into a buffer of the caller's that begins at any of its entries.
-bool is_aligned(const at::Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 16 == 0;
-}
+bool is_aligned(const at::Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 16 == 0; }
 
 bool fits(const LayerBatch& batch) {
   const at::Tensor& buffer = batch.buffer();
@@ -51,8 +49,7 @@ std::optional<kernels::FusedStep::Inputs> inputs_of(const LayerBatch& batch, con
     if (!block.layer.parameter.grad().defined()) return {};
     const at::Tensor gradient = block.of(block.layer.parameter.grad());
     const at::Tensor parameter = block.of(block.layer.parameter);
-    if (!is_contiguous_float(gradient) || !is_contiguous_float(parameter) || !is_aligned(parameter))
-      return {};
+    if (!is_contiguous_float(gradient) || !is_contiguous_float(parameter) || !is_aligned(parameter)) return {};
     inputs.gradients.push_back(gradient.data_ptr());
     inputs.parameters.push_back(parameter.data_ptr());
   }
@@ -70,8 +67,7 @@ BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
 
 }  // namespace
 
-FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes)
-    : scratch_bytes_(scratch_bytes) {
+FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {
   std::optional<std::vector<Quintic>> iteration;
   for (LayerBatch& batch : batches) {
     if (!fits(batch) || candidates_.size() == kernels::kMaxFusedStacks) continue;
@@ -112,8 +108,7 @@ void FusedExecutor::run(std::span<LayerBatch* const> batches, const StepContext&
   pending_.clear();
   for (const auto& input : inputs_) pending_.push_back(input.radius);
   if (!now.observe) return;
-  for (std::size_t i = 0; i < members_.size(); ++i)
-    now.observe(observed(*members_[i], pending_[i], now.step));
+  for (std::size_t i = 0; i < members_.size(); ++i) now.observe(observed(*members_[i], pending_[i], now.step));
 }
 
 const Block* FusedExecutor::bad_block() {

@@ -43,7 +43,7 @@ class FusedExecutor : public Executor {
   std::vector<kernels::FusedStep::Inputs> inputs_;  // of the batches that select() returned
   std::vector<LayerBatch*> members_;                // what step_ was made for
   std::unique_ptr<kernels::FusedStep> step_;        // null while there are no members
-  std::vector<double> pending_;  // radii of a run that has not been judged yet, one per member
+  std::vector<double> pending_;                     // radii of a run that has not been judged yet, one per member
 };
 
 }  // namespace gluon

@@ -21,7 +21,6 @@ struct InitializeOptions {
 
 /// Overwrites the parameters of all layers that have a norm; layers left to AdamW stay as they are. The same
 /// seed gives the same weights, whatever the order of the layers. Throws InputError on a layer without a rule.
-void initialize(std::span<const Layer> layers, const Geometry& geometry,
-                const InitializeOptions& options = {});
+void initialize(std::span<const Layer> layers, const Geometry& geometry, const InitializeOptions& options = {});
 
 }  // namespace gluon

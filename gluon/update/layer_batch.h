@@ -23,9 +23,7 @@ class LayerBatch {
   LayerBatch(StepPlan::Batch plan, const Rule& rule, const Momentum& momentum);
 
   const std::vector<Block>& blocks() const { return plan_.blocks; }
-  const std::vector<std::size_t>& places() const {
-    return plan_.places;
-  }  // of the blocks, into StepPlan::names
+  const std::vector<std::size_t>& places() const { return plan_.places; }  // of the blocks, into StepPlan::names
   int64_t phase() const { return plan_.phase; }
   const Norm& norm() const { return *plan_.norm; }
   const Rule& rule() const { return rule_; }

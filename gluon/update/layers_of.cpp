@@ -39,8 +39,7 @@ std::set<std::string> transposed_convolutions(const torch::nn::Module& module) {
   std::set<std::string> names;
   for (const auto& child : module.named_modules("", /*include_self=*/false)) {
     const torch::nn::Module& part = *child.value();
-    if (part.as<torch::nn::ConvTranspose1d>() != nullptr ||
-        part.as<torch::nn::ConvTranspose2d>() != nullptr ||
+    if (part.as<torch::nn::ConvTranspose1d>() != nullptr || part.as<torch::nn::ConvTranspose2d>() != nullptr ||
         part.as<torch::nn::ConvTranspose3d>() != nullptr) {
       names.insert(child.key() + ".weight");
     }
@@ -63,10 +62,9 @@ std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverride
       role = overrides[i].second;
       used[i] = overridden = true;
     }
-    GLUON_CHECK(
-        overridden || transposed.count(name) == 0, "layers_of: '", name,
-        "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
-        "say with an override what it should count as");
+    GLUON_CHECK(overridden || transposed.count(name) == 0, "layers_of: '", name,
+                "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
+                "say with an override what it should count as");
     return role;
   };
 
@@ -74,9 +72,8 @@ std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverride
   for (const auto& entry : module.named_parameters(/*recurse=*/true)) {
     if (!entry.value().requires_grad()) continue;
     const Role role = role_of(entry.key(), entry.value().sizes());
-    const auto tied = std::find_if(layers.begin(), layers.end(), [&](const Layer& layer) {
-      return layer.parameter.is_same(entry.value());
-    });
+    const auto tied = std::find_if(layers.begin(), layers.end(),
+                                   [&](const Layer& layer) { return layer.parameter.is_same(entry.value()); });
     if (tied == layers.end()) {
       layers.push_back({entry.key(), entry.value(), role});
     } else if (role == Role::kEmbedding) {

@@ -30,8 +30,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
-  double clip =
-      0;  // largest norm of these layers' gradients together; larger ones are scaled down. 0: no limit
+  double clip = 0;  // largest norm of these layers' gradients together; larger ones are scaled down. 0: no limit
 
   /// Throws InputError unless 0 <= beta < 1, eps > 0 and clip >= 0.
   void validate() const;

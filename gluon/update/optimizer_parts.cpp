@@ -21,14 +21,12 @@ const std::vector<Layer>& checked(const std::vector<Layer>& layers) {
   for (const auto& [name, parameter, role, group] : layers) {
     GLUON_CHECK(names.insert(name).second, "Optimizer: two layers are called '", name, "'");
     GLUON_CHECK(parameter.defined(), "Optimizer: layer '", name, "' has no parameter");
-    GLUON_CHECK(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()),
-                "Optimizer: layer '", name, "' must be a dense floating point tensor, got ",
-                parameter.scalar_type(), " ", parameter.layout());
-    GLUON_CHECK(parameter.numel() > 0, "Optimizer: layer '", name, "' has no entries, shape ",
-                parameter.sizes());
+    GLUON_CHECK(parameter.layout() == at::kStrided && at::isFloatingType(parameter.scalar_type()), "Optimizer: layer '",
+                name, "' must be a dense floating point tensor, got ", parameter.scalar_type(), " ",
+                parameter.layout());
+    GLUON_CHECK(parameter.numel() > 0, "Optimizer: layer '", name, "' has no entries, shape ", parameter.sizes());
     const auto [other, fresh] = seen.emplace(parameter.unsafeGetTensorImpl(), name);
-    GLUON_CHECK(fresh, "Optimizer: layers '", other->second, "' and '", name,
-                "' share one parameter; list it once");
+    GLUON_CHECK(fresh, "Optimizer: layers '", other->second, "' and '", name, "' share one parameter; list it once");
   }
   return layers;
 }
@@ -41,12 +39,11 @@ OptimizerOptions checked(OptimizerOptions options) {
 
 void check_ball(const Rule& rule) {
   const auto t = rule.radius->constant();
-  GLUON_CHECK(!rule.ball || !t || *t <= *rule.ball, "Optimizer: radius ", t.value_or(0), " of rule '",
-              rule.pattern, "' must not exceed its ball ", rule.ball.value_or(0));
+  GLUON_CHECK(!rule.ball || !t || *t <= *rule.ball, "Optimizer: radius ", t.value_or(0), " of rule '", rule.pattern,
+              "' must not exceed its ball ", rule.ball.value_or(0));
 }
 
-std::vector<LayerBatch> batches_of(const StepPlan& plan, const Geometry& geometry, const Momentum& momentum,
-                                   int rank) {
+std::vector<LayerBatch> batches_of(const StepPlan& plan, const Geometry& geometry, const Momentum& momentum, int rank) {
   std::vector<LayerBatch> batches;
   for (const StepPlan::Batch& batch : plan.batches) {
     const Rule& rule = geometry.rules()[batch.rule];
@@ -59,10 +56,9 @@ std::vector<LayerBatch> batches_of(const StepPlan& plan, const Geometry& geometr
 // One flag per tensor, on the device of the first.
 at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
   const at::Device device = tensors[0].device();
-  const bool alike =
-      device.is_cuda() && std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
-        return tensor.device() == device && tensor.scalar_type() == tensors[0].scalar_type();
-      });
+  const bool alike = device.is_cuda() && std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
+                       return tensor.device() == device && tensor.scalar_type() == tensors[0].scalar_type();
+                     });
   if (alike) {  // all in a few launches
     return at::isfinite(at::stack(at::_foreach_norm(tensors, std::numeric_limits<double>::infinity())));
   }
@@ -123,25 +119,23 @@ Optimizer::Parts::Parts(std::vector<Layer> all_layers, Geometry rules, Optimizer
 
 void Optimizer::Parts::check_layers() const {
   GLUON_CHECK(!unfinished, "Optimizer: an earlier step failed halfway; load a state before the next one");
-  GLUON_CHECK(
-      !kernels::is_captured(layers.front().parameter.device()),
-      "Optimizer: step() cannot be part of a CUDA graph that is being captured; on a GPU it is a graph "
-      "of its own, so call it after the capture");
+  GLUON_CHECK(!kernels::is_captured(layers.front().parameter.device()),
+              "Optimizer: step() cannot be part of a CUDA graph that is being captured; on a GPU it is a graph "
+              "of its own, so call it after the capture");
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& [name, parameter, role, group] = layers[i];
     const auto& [sizes, dtype, device] = expected[i];
-    GLUON_CHECK(parameter.sizes() == at::IntArrayRef(sizes) && parameter.scalar_type() == dtype &&
-                    parameter.device() == device,
-                "Optimizer: layer '", name, "' was ", at::IntArrayRef(sizes), " ", dtype, " on ", device,
-                " at the start and is now ", parameter.sizes(), " ", parameter.scalar_type(), " on ",
-                parameter.device());
+    GLUON_CHECK(
+        parameter.sizes() == at::IntArrayRef(sizes) && parameter.scalar_type() == dtype && parameter.device() == device,
+        "Optimizer: layer '", name, "' was ", at::IntArrayRef(sizes), " ", dtype, " on ", device,
+        " at the start and is now ", parameter.sizes(), " ", parameter.scalar_type(), " on ", parameter.device());
     const at::Tensor& gradient = parameter.grad();
     if (!gradient.defined()) continue;
     GLUON_CHECK(gradient.layout() == at::kStrided && gradient.sizes() == parameter.sizes() &&
                     gradient.scalar_type() == dtype && gradient.device() == device,
-                "Optimizer: layer '", name, "' needs a gradient like itself, Strided ", dtype, " ",
-                parameter.sizes(), " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(),
-                " ", gradient.sizes(), " on ", gradient.device());
+                "Optimizer: layer '", name, "' needs a gradient like itself, Strided ", dtype, " ", parameter.sizes(),
+                " on ", device, ", got ", gradient.layout(), " ", gradient.scalar_type(), " ", gradient.sizes(), " on ",
+                gradient.device());
   }
 }
 
@@ -165,8 +159,7 @@ StepContext Optimizer::Parts::context() {
         if (watches(observer)) observer->after_step(batch);
       }
     } catch (const std::exception&) {
-      rethrow_with_layer(join("observer of norm ", batch.norm ? batch.norm->name() : "adamw"),
-                         batch.blocks.front());
+      rethrow_with_layer(join("observer of norm ", batch.norm ? batch.norm->name() : "adamw"), batch.blocks.front());
     }
   };
   return now;
@@ -194,8 +187,8 @@ bool Optimizer::Parts::accepts_gradients() {
 
 void Optimizer::Parts::refuse_step(const std::string& layer) {
   if (options.non_finite == NonFinite::kError) {
-    throw NonFiniteGradient(join("Optimizer: the gradient of layer '", layer, "' holds NaN or Inf at step ",
-                                 next_step, "; nothing was updated"));
+    throw NonFiniteGradient(join("Optimizer: the gradient of layer '", layer, "' holds NaN or Inf at step ", next_step,
+                                 "; nothing was updated"));
   }
   ++skipped;
 }

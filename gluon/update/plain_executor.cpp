@@ -37,8 +37,8 @@ at::Tensor compute_radius(const LayerBatch& layers, const BatchStep& batch, doub
   at::Tensor radius;
   try {
     radius = rule.radius->radius(batch);
-    GLUON_CHECK(radius.dim() == 1 && radius.size(0) == batch.momentum.size(0),
-                "expected one radius per matrix, [", batch.momentum.size(0), "], got ", radius.sizes());
+    GLUON_CHECK(radius.dim() == 1 && radius.size(0) == batch.momentum.size(0), "expected one radius per matrix, [",
+                batch.momentum.size(0), "], got ", radius.sizes());
   } catch (const std::exception&) {
     rethrow_with_layer("radius rule " + rule.radius->name(), batch.blocks.front());
   }
@@ -92,8 +92,7 @@ std::vector<std::span<const Block>> scratch_runs(const LayerBatch& batch, int64_
   const at::TensorOptions options = batch.stack_options();
   const int64_t bytes = shape.rows * shape.cols * stacks * static_cast<int64_t>(options.dtype().itemsize());
   int64_t limit = scratch_bytes;
-  if (options.device().is_cpu())
-    limit = std::min(limit, std::max(kCacheBytes, at::get_num_threads() * bytes));
+  if (options.device().is_cpu()) limit = std::min(limit, std::max(kCacheBytes, at::get_num_threads() * bytes));
   const auto most = static_cast<std::size_t>(std::max<int64_t>(limit / bytes, 1));
 
   std::vector<std::span<const Block>> runs;

@@ -30,8 +30,7 @@ torch::Tensor TorchOptimizer::step(LossClosure closure) {
     loss = closure();
   }
   // torch's add_param_group() is not virtual: a caller that sees the base class gets past ours.
-  GLUON_CHECK(param_groups().size() == 1 && param_groups()[0].params().size() == core_.layers().size(),
-              kFixed);
+  GLUON_CHECK(param_groups().size() == 1 && param_groups()[0].params().size() == core_.layers().size(), kFixed);
   core_.set_radius_multiplier(param_groups()[0].options().get_lr());
   core_.step();
   return loss;
@@ -60,8 +59,8 @@ void TorchOptimizer::load(torch::serialize::InputArchive& archive) {
   torch::IValue step;
   torch::IValue lr;
   torch::IValue names;
-  GLUON_CHECK(archive.try_read("version", version) && archive.try_read("step", step) &&
-                  archive.try_read("lr", lr) && archive.try_read("names", names),
+  GLUON_CHECK(archive.try_read("version", version) && archive.try_read("step", step) && archive.try_read("lr", lr) &&
+                  archive.try_read("names", names),
               "TorchOptimizer: the archive holds no Gluon optimizer");
   OptimizerState state;
   state.version = version.toInt();

@@ -75,8 +75,7 @@ at::Tensor written(const at::Tensor& images, const std::vector<Change>& changes)
   float* const values = out.data_ptr<float>();
   at::parallel_for(0, static_cast<int64_t>(changes.size()), 64, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      write_image(bytes + changes[i].image * Cifar10::kImageBytes, changes[i],
-                  values + i * Cifar10::kImageBytes);
+      write_image(bytes + changes[i].image * Cifar10::kImageBytes, changes[i], values + i * Cifar10::kImageBytes);
     }
   });
   return out;
@@ -92,15 +91,15 @@ std::filesystem::path plain_or_packed(const std::filesystem::path& folder, const
   const std::filesystem::path plain = folder / name;
   const std::filesystem::path packed = folder / (name + ".xz");
   if (std::filesystem::exists(plain)) return plain;
-  GLUON_CHECK(std::filesystem::exists(packed), "CIFAR-10: neither '", plain.string(), "' nor '",
-              packed.string(), "' exists");
+  GLUON_CHECK(std::filesystem::exists(packed), "CIFAR-10: neither '", plain.string(), "' nor '", packed.string(),
+              "' exists");
   return packed;
 }
 
 }  // namespace
 
-Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                              int64_t limit, const char* kind) {
+Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::vector<std::string>& names, int64_t limit,
+                              const char* kind) {
   std::vector<std::string> batches;
   int64_t count = 0;
   for (const std::string& name : names) {
@@ -119,8 +118,8 @@ Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::ve
     count += size / kRecordBytes;
     batches.push_back(std::move(bytes));
   }
-  GLUON_CHECK(limit <= count, "CIFAR-10: '", folder.string(), "' holds ", count, " ", kind,
-              " images, requested ", limit);
+  GLUON_CHECK(limit <= count, "CIFAR-10: '", folder.string(), "' holds ", count, " ", kind, " images, requested ",
+              limit);
   if (limit > 0) count = limit;
 
   Images all{at::empty({count, 3, kSide, kSide}, at::kByte), at::empty({count}, at::kLong)};
@@ -144,14 +143,13 @@ Cifar10::Cifar10(const std::filesystem::path& folder, const CifarOptions& option
   GLUON_CHECK(options.train_images >= 0 && options.test_images >= 0,
               "CIFAR-10: the number of images must be >= 1, or 0 for all, got ", options.train_images,
               " for training and ", options.test_images, " for testing");
-  GLUON_CHECK(options.translate >= 0 && options.translate < kSide,
-              "CIFAR-10: translate must be 0..31 pixels, got ", options.translate);
+  GLUON_CHECK(options.translate >= 0 && options.translate < kSide, "CIFAR-10: translate must be 0..31 pixels, got ",
+              options.translate);
   GLUON_CHECK(std::filesystem::is_directory(folder), "CIFAR-10: '", folder_,
               "' is not a folder; expected one with data_batch_1.bin ... and test_batch.bin");
-  train_ = load(
-      folder,
-      {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-      options.train_images, "training");
+  train_ =
+      load(folder, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
+           options.train_images, "training");
   test_ = load(folder, {"test_batch.bin"}, options.test_images, "test");
 }
 

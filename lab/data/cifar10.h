@@ -56,8 +56,8 @@ class Cifar10 : public Dataset {
     torch::Tensor images;  // (N, 3, 32, 32) uint8
     torch::Tensor labels;  // (N) int64
   };
-  static Images load(const std::filesystem::path& folder, const std::vector<std::string>& names,
-                     int64_t limit, const char* kind);
+  static Images load(const std::filesystem::path& folder, const std::vector<std::string>& names, int64_t limit,
+                     const char* kind);
 
   std::string folder_;
   CifarOptions options_;

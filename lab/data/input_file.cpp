@@ -66,8 +66,7 @@ MappedFile::MappedFile(const fs::path& path) {
   const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   GLUON_CHECK(file.value >= 0, "cannot open file '", path.string(), "': ", std::strerror(errno));
   struct stat status {};
-  GLUON_CHECK(fstat(file.value, &status) == 0, "cannot read file '", path.string(),
-              "': ", std::strerror(errno));
+  GLUON_CHECK(fstat(file.value, &status) == 0, "cannot read file '", path.string(), "': ", std::strerror(errno));
   GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", path.string(), "': it is ",
               S_ISDIR(status.st_mode) ? "a folder" : "not a regular file", ", expected a file");
   if (status.st_size == 0) return;  // mmap fails on an empty range

@@ -4,8 +4,7 @@
 namespace gluon::lab {
 
 std::string unpacked_xz(std::string_view, const std::filesystem::path& path) {
-  throw InputError(
-      join("file '", path.string(), "': this program was built without liblzma; unpack the file first"));
+  throw InputError(join("file '", path.string(), "': this program was built without liblzma; unpack the file first"));
 }
 
 }  // namespace gluon::lab

@@ -18,8 +18,7 @@ namespace {
 constexpr uint64_t kOrderStream = 1;  // of mixed_bits: the order of an epoch
 
 /// Largest value; in blocks of fixed length, which compilers vectorize.
-template <typename Value>
-Value largest(const Value* values, int64_t count) {
+template <typename Value> Value largest(const Value* values, int64_t count) {
   constexpr int64_t kBlock = 1024;
   Value top = 0;
   int64_t i = 0;
@@ -30,9 +29,7 @@ Value largest(const Value* values, int64_t count) {
   return top;
 }
 
-const uint8_t* unsigned_bytes(const std::string& text) {
-  return reinterpret_cast<const uint8_t*>(text.data());
-}
+const uint8_t* unsigned_bytes(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
 
 bool is_shard(const std::filesystem::path& path) {
   return path.extension() == ".bin" || TokenShard::recognizes(MappedFile(path).bytes());
@@ -49,10 +46,9 @@ double entropy(const std::vector<Batch>& batches, int64_t classes) {
 
 void TokenOptions::validate() const {
   GLUON_CHECK(context >= 1, "TokenDataset: context must be >= 1, got ", context);
-  GLUON_CHECK(validation_share > 0 && validation_share < 1,
-              "TokenDataset: validation share must be in (0, 1), got ", number_text(validation_share));
-  GLUON_CHECK(validation_windows >= 1, "TokenDataset: validation windows must be >= 1, got ",
-              validation_windows);
+  GLUON_CHECK(validation_share > 0 && validation_share < 1, "TokenDataset: validation share must be in (0, 1), got ",
+              number_text(validation_share));
+  GLUON_CHECK(validation_windows >= 1, "TokenDataset: validation windows must be >= 1, got ", validation_windows);
   GLUON_CHECK(vocabulary >= 0, "TokenDataset: vocabulary must be >= 1, or 0 to derive it from the data, got ",
               vocabulary);
   GLUON_CHECK(threads >= 1, "TokenDataset: threads must be >= 1, got ", threads);
@@ -72,8 +68,8 @@ TokenDataset TokenDataset::from_files(const std::string& pattern, const TokenOpt
   const auto paths = expand(pattern);
   const bool shards = is_shard(paths.front());
   for (const auto& path : paths) {
-    GLUON_CHECK(is_shard(path) == shards, "'", pattern, "' mixes token shards and text: '",
-                paths.front().string(), "' and '", path.string(), "'; expected one kind");
+    GLUON_CHECK(is_shard(path) == shards, "'", pattern, "' mixes token shards and text: '", paths.front().string(),
+                "' and '", path.string(), "'; expected one kind");
     GLUON_CHECK(!path.string().ends_with(".bin.xz"), "'", path.string(),
                 "' is compressed; token shards must be unpacked first");
     if (shards) {
@@ -135,8 +131,8 @@ void TokenDataset::finish(const std::string& source) {
   }
   const int64_t context = options_.context;
   const int64_t count = (tokens_ - 1) / context;
-  GLUON_CHECK(count >= 2, "'", source, "' is too short: ", tokens_, " ", kind_, ", two windows of context ",
-              context, " need at least ", 2 * context + 1);
+  GLUON_CHECK(count >= 2, "'", source, "' is too short: ", tokens_, " ", kind_, ", two windows of context ", context,
+              " need at least ", 2 * context + 1);
   const auto share = static_cast<int64_t>(static_cast<double>(count) * options_.validation_share);
   validation_windows_ = std::clamp<int64_t>(share, 1, std::min(options_.validation_windows, count - 1));
   train_windows_ = count - validation_windows_;
@@ -197,8 +193,7 @@ Batch TokenDataset::train_batch(int64_t index, int64_t size) const {
   numbers.reserve(size);
   for (int64_t i = index * size; i < (index + 1) * size; ++i) {
     const auto epoch = static_cast<uint64_t>(i / train_windows_);
-    numbers.push_back(
-        permuted(i % train_windows_, train_windows_, mixed_bits(options_.seed, kOrderStream, epoch)));
+    numbers.push_back(permuted(i % train_windows_, train_windows_, mixed_bits(options_.seed, kOrderStream, epoch)));
   }
   return windows(numbers);
 }
@@ -217,9 +212,8 @@ std::vector<Batch> TokenDataset::validation(int64_t size) const {
 
 std::string TokenDataset::describe() const {
   const std::string files = parts_.size() == 1 ? "" : join(" (", parts_.size(), " files)");
-  return join(source_, files, ": ", tokens_, " ", kind_, ", vocabulary ", options_.vocabulary, ", ",
-              train_windows_, " training and ", validation_windows_, " validation windows of ",
-              options_.context);
+  return join(source_, files, ": ", tokens_, " ", kind_, ", vocabulary ", options_.vocabulary, ", ", train_windows_,
+              " training and ", validation_windows_, " validation windows of ", options_.context);
 }
 
 }  // namespace gluon::lab

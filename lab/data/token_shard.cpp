@@ -29,21 +29,19 @@ TokenShard::TokenShard(const std::filesystem::path& path) : path_(path), file_(p
   const std::string_view bytes = file_.bytes();
   const auto size = static_cast<int64_t>(bytes.size());
   GLUON_CHECK(size > 0, "token shard '", path.string(), "' is empty");
-  GLUON_CHECK(recognizes(bytes), "'", path.string(),
-              "' is not a token shard: it does not start with the number ", kMagic);
+  GLUON_CHECK(recognizes(bytes), "'", path.string(), "' is not a token shard: it does not start with the number ",
+              kMagic);
   GLUON_CHECK(size >= kHeaderBytes, "token shard '", path.string(), "' is truncated: ", size,
               " bytes, its header alone takes ", kHeaderBytes);
   Header header;
   std::memcpy(header.data(), bytes.data(), sizeof header);
   const int32_t version = header[1];
   const int64_t count = header[2];
-  GLUON_CHECK(version == kVersion, "token shard '", path.string(), "' has version ", version, ", expected ",
-              kVersion);
+  GLUON_CHECK(version == kVersion, "token shard '", path.string(), "' has version ", version, ", expected ", kVersion);
   GLUON_CHECK(count > 0, "token shard '", path.string(), "' has no tokens: its header counts ", count);
   const int64_t expected = kHeaderBytes + count * static_cast<int64_t>(sizeof(uint16_t));
-  GLUON_CHECK(size == expected, "token shard '", path.string(), "' is ",
-              size < expected ? "truncated" : "too long", ": ", size, " bytes, its header promises ", count,
-              " tokens, which take ", expected);
+  GLUON_CHECK(size == expected, "token shard '", path.string(), "' is ", size < expected ? "truncated" : "too long",
+              ": ", size, " bytes, its header promises ", count, " tokens, which take ", expected);
   tokens_ = {reinterpret_cast<const uint16_t*>(bytes.data() + kHeaderBytes), static_cast<std::size_t>(count)};
 }
 

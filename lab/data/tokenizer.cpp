@@ -76,15 +76,15 @@ Code compiled_words() {
   // \s of the original is Unicode's White_Space; PCRE2's own \s differs from it at U+180E.
   const std::string white =
       R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-  const std::string words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{L}\p{N})" + white + "]+|[" +
-                            white + "]+(?![^" + white + "])|[" + white + "]+";
+  const std::string words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{L}\p{N})" + white + "]+|[" + white +
+                            "]+(?![^" + white + "])|[" + white + "]+";
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(),
-                          PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr),
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(words.data()), words.size(), PCRE2_UTF | PCRE2_MATCH_INVALID_UTF,
+                          &error, &offset, nullptr),
             pcre2_code_free);
-  GLUON_CHECK(code != nullptr, "Tokenizer: PCRE2 rejects the expression for words at ", offset,
-              " with error ", error, "; it needs PCRE2 10.34 or newer with Unicode");
+  GLUON_CHECK(code != nullptr, "Tokenizer: PCRE2 rejects the expression for words at ", offset, " with error ", error,
+              "; it needs PCRE2 10.34 or newer with Unicode");
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
   return code;
 }
@@ -99,9 +99,8 @@ Ids read_encoder(const std::filesystem::path& path) {
   Ids ids;
   std::vector<bool> taken(json.size());
   for (const auto& [written, id] : json.items()) {
-    GLUON_CHECK(id.is_number_unsigned() && id.get<uint64_t>() < json.size() && !taken[id.get<uint64_t>()],
-                file, ": the ids must be 0..", json.size() - 1, ", each once; token '", written, "' has ",
-                id.dump());
+    GLUON_CHECK(id.is_number_unsigned() && id.get<uint64_t>() < json.size() && !taken[id.get<uint64_t>()], file,
+                ": the ids must be 0..", json.size() - 1, ", each once; token '", written, "' has ", id.dump());
     taken[id.get<uint64_t>()] = true;
     ids.emplace(written == Tokenizer::kSeparator ? written : bytes_of(written, file), id.get<uint16_t>());
   }
@@ -130,17 +129,15 @@ Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
     const std::string left = bytes_of(line.substr(0, blank), file);
     const std::string right = bytes_of(line.substr(blank + 1), file);
     for (const std::string& part : {left, right}) {
-      GLUON_CHECK(part.size() == 1 || (ids.contains(part) && made[ids.at(part)]), file, " line ", number,
-                  ": merges '", line, "' before both parts exist");
+      GLUON_CHECK(part.size() == 1 || (ids.contains(part) && made[ids.at(part)]), file, " line ", number, ": merges '",
+                  line, "' before both parts exist");
     }
     const auto merged = ids.find(left + right);
     GLUON_CHECK(merged != ids.end() && left + right != Tokenizer::kSeparator, file, " line ", number,
                 ": the result of '", line, "' is not in encoder.json");
-    GLUON_CHECK(!made[merged->second], file, " line ", number, ": the result of '", line,
-                "' was merged before");
+    GLUON_CHECK(!made[merged->second], file, " line ", number, ": the result of '", line, "' was merged before");
     made[merged->second] = true;
-    merges.emplace(pair_key(ids.at(left), ids.at(right)),
-                   Merge{static_cast<uint32_t>(merges.size()), merged->second});
+    merges.emplace(pair_key(ids.at(left), ids.at(right)), Merge{static_cast<uint32_t>(merges.size()), merged->second});
   }
   return merges;
 }
@@ -252,8 +249,7 @@ class Tokenizer::Encoder {
       pairs_.pop();
       Node& node = list_[left];
       // The pair is stale if either side has been merged since it was queued.
-      const bool stale =
-          !node.alive || node.next != right || node.token != before || list_[right].token != after;
+      const bool stale = !node.alive || node.next != right || node.token != before || list_[right].token != after;
       if (stale) continue;
       node.token = tables_.merges.at(pair_key(before, after)).merged;
       node.next = list_[right].next;
@@ -328,8 +324,7 @@ std::vector<uint16_t> Tokenizer::encode(std::string_view text) const {
   return tokens;
 }
 
-std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view text, int threads,
-                                                 const Progress& progress) const {
+std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view text, int threads, const Progress& progress) const {
   GLUON_CHECK(threads >= 1, "Tokenizer: expected at least one thread, got ", threads);
   std::vector<std::size_t> cuts{0};
   while (cuts.back() < text.size()) cuts.push_back(piece_end(text, cuts.back()));
@@ -373,8 +368,8 @@ std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view text, int thre
 std::string Tokenizer::decode(std::span<const uint16_t> tokens) const {
   std::string text;
   for (const uint16_t token : tokens) {
-    GLUON_CHECK(token < tables_->bytes.size(), "Tokenizer: cannot decode token ", token,
-                ", the vocabulary has ", tables_->bytes.size());
+    GLUON_CHECK(token < tables_->bytes.size(), "Tokenizer: cannot decode token ", token, ", the vocabulary has ",
+                tables_->bytes.size());
     text += tables_->bytes[token];
   }
   return text;

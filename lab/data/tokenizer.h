@@ -49,8 +49,7 @@ class Tokenizer {
   using Progress = std::function<void(int64_t bytes)>;
 
   /// The same tokens as encode(), with `threads` threads (>= 1).
-  std::vector<uint16_t> encode_parallel(std::string_view text, int threads,
-                                        const Progress& progress = nullptr) const;
+  std::vector<uint16_t> encode_parallel(std::string_view text, int threads, const Progress& progress = nullptr) const;
 
   /// The bytes of the tokens. Throws InputError on a token >= vocabulary().
   std::string decode(std::span<const uint16_t> tokens) const;

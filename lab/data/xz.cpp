@@ -13,16 +13,11 @@ namespace {
 
 std::string_view lzma_problem(lzma_ret code) {
   switch (code) {
-    case LZMA_FORMAT_ERROR:
-      return "is not in the xz format";
-    case LZMA_BUF_ERROR:
-      return "is truncated: its xz data ends too early";
-    case LZMA_MEM_ERROR:
-      return "needs more memory to unpack than available";
-    case LZMA_OPTIONS_ERROR:
-      return "uses an xz option that this liblzma does not know";
-    default:
-      return "is corrupt: its xz data does not unpack";
+    case LZMA_FORMAT_ERROR: return "is not in the xz format";
+    case LZMA_BUF_ERROR: return "is truncated: its xz data ends too early";
+    case LZMA_MEM_ERROR: return "needs more memory to unpack than available";
+    case LZMA_OPTIONS_ERROR: return "uses an xz option that this liblzma does not know";
+    default: return "is corrupt: its xz data does not unpack";
   }
 }
 

@@ -18,9 +18,7 @@ double epsilon_of(at::ScalarType type) {
 
 // (context, context), 0 or -inf
 at::Tensor causal_mask(int64_t context, const at::TensorOptions& options) {
-  return at::full({context, context}, -std::numeric_limits<double>::infinity(), at::kDouble)
-      .triu(1)
-      .to(options);
+  return at::full({context, context}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1).to(options);
 }
 
 // queries, keys, values (B, H, T, D) -> (B, H, T, D)
@@ -56,9 +54,7 @@ at::Tensor masked_attention(const at::Tensor& queries, const at::Tensor& keys, c
                             const at::Tensor& mask) {
   const int64_t tokens = queries.size(2);
   const int64_t dimension = queries.size(3);
-  const auto matrices = [&](const at::Tensor& x) {
-    return x.reshape({-1, tokens, dimension});
-  };  // (B H, T, D)
+  const auto matrices = [&](const at::Tensor& x) { return x.reshape({-1, tokens, dimension}); };  // (B H, T, D)
   // The product starts from the mask, so that masking needs no extra pass.
   const at::Tensor scores =  // (B H, T, T)
       at::baddbmm(mask.unsqueeze(0), matrices(queries), matrices(keys).transpose(1, 2), /*beta=*/1,
@@ -87,13 +83,11 @@ at::Tensor CausalAttention::rotate(const at::Tensor& x) {
   return at::addcmul(x * cos_.narrow(0, 0, tokens), swapped, sin_.narrow(0, 0, tokens));
 }
 
-at::Tensor CausalAttention::operator()(const at::Tensor& queries, const at::Tensor& keys,
-                                       const at::Tensor& values) {
+at::Tensor CausalAttention::operator()(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
   const at::Tensor q = rotate(rms_norm(queries)).transpose(1, 2);  // (B, H, T, D)
   const at::Tensor k = rotate(rms_norm(keys)).transpose(1, 2);     // (B, H, T, D)
   const int64_t tokens = queries.size(1);
-  const at::Tensor mask =
-      mask_.defined() ? mask_.narrow(0, 0, tokens).narrow(1, 0, tokens) : mask_;  // (T, T)
+  const at::Tensor mask = mask_.defined() ? mask_.narrow(0, 0, tokens).narrow(1, 0, tokens) : mask_;  // (T, T)
   return causal(q, k, values.transpose(1, 2), mask).transpose(1, 2);
 }
 

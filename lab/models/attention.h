@@ -25,13 +25,12 @@ torch::Tensor rms_norm(const torch::Tensor& x);
 torch::Tensor rotary_angles(int64_t positions, int64_t head_dimension);
 
 /// Causal attention of queries, keys, values (B, H, T, D) -> (B, H, T, D).
-torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys,
-                               const torch::Tensor& values);
+torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values);
 
 /// The written-out attention: queries, keys, values (B, H, T, D) and an additive mask (T, T), 0 or -inf
 /// -> (B, H, T, D).
-torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys,
-                               const torch::Tensor& values, const torch::Tensor& mask);
+torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values,
+                               const torch::Tensor& mask);
 
 /// Attention with QK norm and rotary positions for up to `context` tokens. All blocks of a model share one: it keeps
 /// the tables of angles and, where needed, the mask, and makes them anew for another device or dtype.
@@ -40,8 +39,7 @@ class CausalAttention {
   CausalAttention(int64_t context, int64_t head_dimension);
 
   /// Queries, keys, values (B, T, H, D) as projected -> (B, T, H, D). T <= context.
-  torch::Tensor operator()(const torch::Tensor& queries, const torch::Tensor& keys,
-                           const torch::Tensor& values);
+  torch::Tensor operator()(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values);
 
   /// Rotates every head of x (B, T, H, D) by the angles of its position -> (B, T, H, D).
   torch::Tensor rotate(const torch::Tensor& x);

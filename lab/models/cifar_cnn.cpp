@@ -107,15 +107,15 @@ void CifarCnnOptions::validate() const {
   for (const int64_t width : widths) GLUON_CHECK(width > 0, "CifarCnn: widths must be > 0, got ", width);
   GLUON_CHECK(std::isfinite(whitening_eps) && whitening_eps >= 0,
               "CifarCnn: whitening_eps must be finite and >= 0, got ", whitening_eps);
-  GLUON_CHECK(!scaling || (std::isfinite(*scaling) && *scaling > 0),
-              "CifarCnn: scaling must be finite and > 0, got ", *scaling);
+  GLUON_CHECK(!scaling || (std::isfinite(*scaling) && *scaling > 0), "CifarCnn: scaling must be finite and > 0, got ",
+              *scaling);
   GLUON_CHECK(classes > 0, "CifarCnn: classes must be > 0, got ", classes);
 }
 
 CifarCnn::CifarCnn(const CifarCnnOptions& options, uint64_t seed) : options_((options.validate(), options)) {
   const at::Generator random = at::detail::createCPUGenerator(seed);
-  whiten_ = register_module("whiten", std::make_shared<Convolution>(uniform(
-                                          {kWhiteningChannels, 3, kPatch, kPatch}, kPatchEntries, random)));
+  whiten_ = register_module(
+      "whiten", std::make_shared<Convolution>(uniform({kWhiteningChannels, 3, kPatch, kPatch}, kPatchEntries, random)));
   whiten_->weight.set_requires_grad(false);
   whiten_->bias = whiten_->register_parameter("bias", uniform({kWhiteningChannels}, kPatchEntries, random));
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
@@ -146,19 +146,17 @@ void CifarCnn::set_whitening(const at::Tensor& train_images) {
   GLUON_CHECK(at::isfinite(moment).all().item<bool>(), "CifarCnn: the training images hold NaN or Inf");
   const auto [lambda, vectors] = at::linalg_eigh(moment / count);  // (12) ascending, (12, 12): a column each
   const at::Tensor variance = lambda + options_.whitening_eps;
-  GLUON_CHECK(variance[0].item<double>() > 0, "CifarCnn: the training images' patches span fewer than ",
-              kPatchEntries, " dimensions; whitening them needs whitening_eps > 0, got ",
-              options_.whitening_eps);
-  const at::Tensor filters =
-      (vectors / variance.sqrt()).t().reshape({-1, 3, kPatch, kPatch});  // (12, 3, 2, 2)
+  GLUON_CHECK(variance[0].item<double>() > 0, "CifarCnn: the training images' patches span fewer than ", kPatchEntries,
+              " dimensions; whitening them needs whitening_eps > 0, got ", options_.whitening_eps);
+  const at::Tensor filters = (vectors / variance.sqrt()).t().reshape({-1, 3, kPatch, kPatch});  // (12, 3, 2, 2)
   whiten_->weight.copy_(at::cat({filters, -filters}));
 }
 
 at::Tensor CifarCnn::forward(const at::Tensor& images) {
   const auto fits = [](int64_t side) { return side >= kSmallestSide && side <= kLargestSide; };
   GLUON_CHECK(images.dim() == 4 && images.size(1) == 3 && fits(images.size(2)) && fits(images.size(3)),
-              "CifarCnn: expected images (B, 3, H, W), ", kSmallestSide, " to ", kLargestSide,
-              " pixels a side, got ", images.sizes());
+              "CifarCnn: expected images (B, 3, H, W), ", kSmallestSide, " to ", kLargestSide, " pixels a side, got ",
+              images.sizes());
   // Channels innermost: forward and backward take 0.8 of the time on the CPU.
   at::Tensor x = images.contiguous(at::MemoryFormat::ChannelsLast);
   x = (*whiten_)(x, /*padding=*/0);    // (B, 24, H - 1, W - 1)
@@ -171,8 +169,8 @@ at::Tensor CifarCnn::forward(const at::Tensor& images) {
 }
 
 at::Tensor CifarCnn::loss(const Batch& batch, double label_smoothing) {
-  GLUON_CHECK(label_smoothing >= 0 && label_smoothing < 1,
-              "CifarCnn: label smoothing must be in [0, 1), got ", label_smoothing);
+  GLUON_CHECK(label_smoothing >= 0 && label_smoothing < 1, "CifarCnn: label smoothing must be in [0, 1), got ",
+              label_smoothing);
   GLUON_CHECK(batch.targets.dim() == 1 && batch.targets.size(0) == batch.inputs.size(0),
               "CifarCnn: expected one target per image, got inputs ", batch.inputs.sizes(), " and targets ",
               batch.targets.sizes());

@@ -47,8 +47,7 @@ RmsNorm rms_norm(const at::Tensor& x) {
   const c10::cuda::CUDAGuard guard(x.device());
   const int64_t width = x.size(-1), rows = x.numel() / width;
   const RmsNorm norm{at::empty_like(x), at::empty({rows}, x.options().dtype(at::kFloat))};
-  check(cuda::rms_norm_forward(data(x), data(norm.normed), norm.inverse.data_ptr<float>(), rows, width,
-                               stream()),
+  check(cuda::rms_norm_forward(data(x), data(norm.normed), norm.inverse.data_ptr<float>(), rows, width, stream()),
         "rms_norm");
   return norm;
 }
@@ -57,8 +56,8 @@ at::Tensor rms_norm_backward(const RmsNorm& norm, const at::Tensor& gradient, co
   const c10::cuda::CUDAGuard guard(gradient.device());
   const at::Tensor out = at::empty_like(gradient);
   check(cuda::rms_norm_backward(data(norm.normed), norm.inverse.data_ptr<float>(), data(gradient),
-                                residual.defined() ? data(residual) : nullptr, data(out),
-                                norm.inverse.numel(), gradient.size(-1), stream()),
+                                residual.defined() ? data(residual) : nullptr, data(out), norm.inverse.numel(),
+                                gradient.size(-1), stream()),
         "rms_norm_backward");
   return out;
 }
@@ -106,8 +105,8 @@ at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_r
                                         .dquery_out = alone(query),
                                         .dkey_out = alone(key),
                                         .dvalue = alone(value)};
-  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), gradients, heads_of(out, 0), heads_of(out, 1),
-                                 heads_of(out, 2), stream()),
+  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), gradients, heads_of(out, 0), heads_of(out, 1), heads_of(out, 2),
+                                 stream()),
         "qk_rotary_backward");
   return out;
 }

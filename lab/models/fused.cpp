@@ -9,8 +9,7 @@
 
 #include "lab/models/attention.h"
 
-#define GLUON_TORCH_AT_LEAST_2_8 \
-  (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8))
+#define GLUON_TORCH_AT_LEAST_2_8 (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 8))
 
 namespace gluon::lab {
 namespace {
@@ -53,8 +52,7 @@ struct Rounded {
       blocks.push_back({qkv, half_like(block.projection), half_like(block.up), half_like(block.down)});
       const Block& b = blocks.back();
       targets.insert(targets.end(), {thirds[0], thirds[1], thirds[2], b.projection, b.up, b.down});
-      sources.insert(sources.end(),
-                     {block.query, block.key, block.value, block.projection, block.up, block.down});
+      sources.insert(sources.end(), {block.query, block.key, block.value, block.projection, block.up, block.down});
     }
     copy_all(targets, sources);
   }
@@ -101,27 +99,23 @@ struct Embed : Function<Embed> {
 
 // y (B, T, width) -> queries, keys, values (B, heads, T, D) for attention.
 struct QkvRotary : Function<QkvRotary> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& y,
-                               const at::Tensor& /*exact query*/, const at::Tensor& /*exact key*/,
-                               const at::Tensor& /*exact value*/, const at::Tensor& weight,
-                               const at::Tensor& cos, const at::Tensor& sin, int64_t heads) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*exact query*/,
+                               const at::Tensor& /*exact key*/, const at::Tensor& /*exact value*/,
+                               const at::Tensor& weight, const at::Tensor& cos, const at::Tensor& sin, int64_t heads) {
     const int64_t dimension = y.size(2) / heads;
     const at::Tensor qkv = at::linear(y, weight).view({y.size(0), y.size(1), 3, heads, dimension});
     const at::Tensor inverse_rms = fused::qk_rotary_(qkv, {cos, sin, heads});
     context->save_for_backward({y, weight, qkv, inverse_rms, cos, sin});
     context->saved_data["heads"] = heads;
-    return {qkv.select(2, 0).transpose(1, 2), qkv.select(2, 1).transpose(1, 2),
-            qkv.select(2, 2).transpose(1, 2)};
+    return {qkv.select(2, 0).transpose(1, 2), qkv.select(2, 1).transpose(1, 2), qkv.select(2, 2).transpose(1, 2)};
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &y = saved[0], &weight = saved[1], &qkv = saved[2];
-    const auto heads = [&](std::size_t i) {
-      return gradients[i].transpose(1, 2).contiguous();
-    };  // (B, T, heads, D)
+    const auto heads = [&](std::size_t i) { return gradients[i].transpose(1, 2).contiguous(); };  // (B, T, heads, D)
     const fused::Rotary rotary{saved[4], saved[5], context->saved_data["heads"].toInt()};
-    const at::Tensor gradient = fused::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary)
-                                    .view({-1, weight.size(0)});
+    const at::Tensor gradient =
+        fused::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary).view({-1, weight.size(0)});
     const std::vector<at::Tensor> weights = weight_gradient(gradient, rows(y)).chunk(3);
     const at::Tensor y_gradient = at::mm(gradient, weight).view(y.sizes());
     return {y_gradient, weights[0], weights[1], weights[2], {}, {}, {}, {}};
@@ -149,8 +143,8 @@ struct Project : Function<Project> {
 // x + 2 relu(y up^T)^2 down^T in place of x, and its norm; y is the norm before.
 struct Mlp : Function<Mlp> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& y,
-                               const at::Tensor& /*exact up*/, const at::Tensor& /*exact down*/,
-                               const at::Tensor& up, const at::Tensor& down) {
+                               const at::Tensor& /*exact up*/, const at::Tensor& /*exact down*/, const at::Tensor& up,
+                               const at::Tensor& down) {
     const at::Tensor hidden = fused::mlp_up(y, up);
     const auto [normed, inverse] = add_product_(x, hidden, down);
     context->mark_dirty({x});
@@ -164,8 +158,7 @@ struct Mlp : Function<Mlp> {
     const at::Tensor stream = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(stream);
     const at::Tensor hidden_gradient = fused::mlp_down_backward(gradient, down, hidden);
     const at::Tensor y_gradient = at::mm(hidden_gradient, up).view(y.sizes());
-    return {stream, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden),
-            {},     {}};
+    return {stream, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden), {}, {}};
   }
 };
 
@@ -173,16 +166,14 @@ struct Mlp : Function<Mlp> {
 // logits. The backward pass multiplies them by the gradient of the loss, which is not 1 if a step has several batches.
 struct HeadLoss : Function<HeadLoss> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& y, const at::Tensor& /*exact*/,
-                            const at::Tensor& /*factor*/, const at::Tensor& embedding,
-                            const at::Tensor& targets, bool differentiate) {
+                            const at::Tensor& /*factor*/, const at::Tensor& embedding, const at::Tensor& targets,
+                            bool differentiate) {
     const at::Tensor features = rows(y);
     const at::Tensor logits = at::mm(features, embedding.t());
-    const auto scale =
-        differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
+    const auto scale = differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
     const at::Tensor losses = fused::cross_entropy_(logits, targets.flatten(), scale);
     if (differentiate) {
-      context->save_for_backward(
-          {at::mm(logits, embedding).view(y.sizes()), weight_gradient(logits, features)});
+      context->save_for_backward({at::mm(logits, embedding).view(y.sizes()), weight_gradient(logits, features)});
     }
     return losses.mean();
   }
@@ -198,29 +189,27 @@ struct HeadLoss : Function<HeadLoss> {
 
 }  // namespace
 
-fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
-                          const at::Device& device) {
+fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension, const at::Device& device) {
   const at::Tensor angles = rotary_angles(positions, head_dimension);
   return {angles.cos().to(device, at::kFloat), angles.sin().to(device, at::kFloat), heads};
 }
 
-at::Tensor fused_loss(const at::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
-                      const fused::Rotary& rotary, const at::Tensor& inputs, const at::Tensor& targets) {
+at::Tensor fused_loss(const at::Tensor& embedding, const std::vector<NanoGptBlock>& blocks, const fused::Rotary& rotary,
+                      const at::Tensor& inputs, const at::Tensor& targets) {
   const Rounded rounded(embedding, blocks);
   const variable_list start = Embed::apply(embedding, rounded.embedding, inputs);
   variable_list stream = start;  // x and its norm, (B, T, width)
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const NanoGptBlock& exact = blocks[i];
     const Rounded::Block& block = rounded.blocks[i];
-    const variable_list heads = QkvRotary::apply(stream[1], exact.query, exact.key, exact.value, block.qkv,
-                                                 rotary.cos, rotary.sin, rotary.heads);
+    const variable_list heads = QkvRotary::apply(stream[1], exact.query, exact.key, exact.value, block.qkv, rotary.cos,
+                                                 rotary.sin, rotary.heads);
     const at::Tensor mixed = causal_attention(heads[0], heads[1], heads[2]);  // (B, heads, T, D)
-    stream = Project::apply(stream[0], mixed.transpose(1, 2).reshape(stream[1].sizes()), exact.projection,
-                            block.projection);
+    stream =
+        Project::apply(stream[0], mixed.transpose(1, 2).reshape(stream[1].sizes()), exact.projection, block.projection);
     stream = Mlp::apply(stream[0], stream[1], exact.up, exact.down, block.up, block.down);
   }
-  return HeadLoss::apply(stream[1], start[2], start[3], rounded.embedding, targets,
-                         at::GradMode::is_enabled());
+  return HeadLoss::apply(stream[1], start[2], start[3], rounded.embedding, targets, at::GradMode::is_enabled());
 }
 
 }  // namespace gluon::lab

@@ -35,12 +35,10 @@ struct NanoGptBlock {
 };
 
 /// cos and sin of the rotary angles, (positions, D / 2) float32.
-fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension,
-                          const torch::Device& device);
+fused::Rotary make_rotary(int64_t positions, int64_t heads, int64_t head_dimension, const torch::Device& device);
 
 /// Mean cross-entropy of the model with these parameters; inputs and targets (B, T) int64. Needs kernels::available().
 torch::Tensor fused_loss(const torch::Tensor& embedding, const std::vector<NanoGptBlock>& blocks,
-                         const fused::Rotary& rotary, const torch::Tensor& inputs,
-                         const torch::Tensor& targets);
+                         const fused::Rotary& rotary, const torch::Tensor& inputs, const torch::Tensor& targets);
 
 }  // namespace gluon::lab

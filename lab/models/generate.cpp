@@ -29,8 +29,8 @@ int64_t draw(at::Tensor logits, const GenerateOptions& options, const at::Genera
 
 void GenerateOptions::validate() const {
   GLUON_CHECK(count >= 0, "generate: count must be >= 0, got ", count);
-  GLUON_CHECK(std::isfinite(temperature) && temperature >= 0,
-              "generate: temperature must be finite and >= 0, got ", temperature);
+  GLUON_CHECK(std::isfinite(temperature) && temperature >= 0, "generate: temperature must be finite and >= 0, got ",
+              temperature);
   GLUON_CHECK(top_k >= 0, "generate: top_k must be >= 0, got ", top_k);
   GLUON_CHECK(vocabulary >= 0, "generate: vocabulary must be >= 0, got ", vocabulary);
 }
@@ -41,8 +41,8 @@ std::vector<int64_t> generate(NanoGpt& model, std::span<const int64_t> prompt, c
   GLUON_CHECK(!prompt.empty(), "generate: the prompt is empty, it needs at least one token");
   const int64_t model_vocabulary = model.options().vocabulary;
   const int64_t vocabulary = options.vocabulary > 0 ? options.vocabulary : model_vocabulary;
-  GLUON_CHECK(vocabulary <= model_vocabulary, "generate: vocabulary must be at most the model's ",
-              model_vocabulary, ", got ", vocabulary);
+  GLUON_CHECK(vocabulary <= model_vocabulary, "generate: vocabulary must be at most the model's ", model_vocabulary,
+              ", got ", vocabulary);
   for (const int64_t token : prompt) {
     GLUON_CHECK(token >= 0 && token < model_vocabulary, "generate: prompt token ", token,
                 " is outside the vocabulary of ", model_vocabulary);

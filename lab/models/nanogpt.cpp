@@ -27,9 +27,7 @@ const std::array<std::pair<std::string_view, NanoGptOptions>, 2>& presets() {
 // A module without forward(), which gives its submodules or its "weight" a name.
 class Part : public torch::nn::Module {
  public:
-  std::shared_ptr<Part> part(const std::string& name) {
-    return register_module(name, std::make_shared<Part>());
-  }
+  std::shared_ptr<Part> part(const std::string& name) { return register_module(name, std::make_shared<Part>()); }
   at::Tensor weight(const std::string& name, const at::Tensor& value) {
     return part(name)->register_parameter("weight", value);
   }
@@ -64,10 +62,9 @@ void NanoGptOptions::validate() const {
   positive("layers", layers);
   positive("width", width);
   positive("heads", heads);
-  GLUON_CHECK(width % heads == 0, "NanoGpt: heads must divide width, got ", heads, " heads and width ",
-              width);
-  GLUON_CHECK(head_dimension() % 2 == 0, "NanoGpt: width / heads must be even for rotary positions, got ",
-              width, " / ", heads, " = ", head_dimension());
+  GLUON_CHECK(width % heads == 0, "NanoGpt: heads must divide width, got ", heads, " heads and width ", width);
+  GLUON_CHECK(head_dimension() % 2 == 0, "NanoGpt: width / heads must be even for rotary positions, got ", width, " / ",
+              heads, " = ", head_dimension());
 }
 
 NanoGptOptions nanogpt_options(std::string_view preset) {
@@ -136,9 +133,8 @@ at::Tensor NanoGpt::forward(const at::Tensor& tokens) { return logits(features(t
 at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
   GLUON_CHECK(label_smoothing >= 0 && label_smoothing < 1, "NanoGpt: label smoothing must be in [0, 1), got ",
               label_smoothing);
-  GLUON_CHECK(batch.targets.sizes() == batch.inputs.sizes(),
-              "NanoGpt: expected one target per token, got inputs ", batch.inputs.sizes(), " and targets ",
-              batch.targets.sizes());
+  GLUON_CHECK(batch.targets.sizes() == batch.inputs.sizes(), "NanoGpt: expected one target per token, got inputs ",
+              batch.inputs.sizes(), " and targets ", batch.targets.sizes());
   check_tokens(batch.targets, "target", options_.vocabulary);
   GLUON_CHECK(!fused_ || label_smoothing == 0, "NanoGpt: the loss in bfloat16 has no label smoothing, got ",
               label_smoothing);
@@ -152,8 +148,8 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
 
 bool NanoGpt::set_compute_type(at::ScalarType type) {
   // The limits of rms_norm.h and qk_rotary.h.
-  const bool fits = options_.width % 8 == 0 && options_.width <= 8192 &&
-                    options_.head_dimension() % 16 == 0 && options_.head_dimension() <= 512;
+  const bool fits = options_.width % 8 == 0 && options_.width <= 8192 && options_.head_dimension() % 16 == 0 &&
+                    options_.head_dimension() <= 512;
   fused_ = type == at::kBFloat16 && fits && kernels::available(embedding_);
   if (fused_) {
     rotary_ = make_rotary(options_.context, options_.heads, options_.head_dimension(), embedding_.device());

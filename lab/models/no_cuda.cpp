@@ -14,9 +14,7 @@ RmsNorm rms_norm(const at::Tensor&) { refuse(); }
 at::Tensor rms_norm_backward(const RmsNorm&, const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor mlp_up(const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor mlp_down_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
-at::Tensor embedding_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) {
-  refuse();
-}
+at::Tensor embedding_gradient(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&) { refuse(); }
 at::Tensor qk_rotary_(const at::Tensor&, const Rotary&) { refuse(); }
 at::Tensor qk_rotary_backward(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                               const at::Tensor&, const Rotary&) {

@@ -25,7 +25,6 @@ bool is_language_model(std::string_view name);
 
 /// The model called `name`; the same seed gives the same parameters. Throws InputError on an unknown name, on an
 /// override that the model does not have, and on sizes that do not fit each other.
-std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& overrides = {},
-                                  uint64_t seed = 0);
+std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& overrides = {}, uint64_t seed = 0);
 
 }  // namespace gluon::lab

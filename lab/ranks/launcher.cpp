@@ -117,8 +117,8 @@ class Children {
       if (WIFSIGNALED(status) && killing_) continue;  // killed here
       if (WIFSIGNALED(status)) {
         const int signal = WTERMSIG(status);
-        std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " ("
-                  << ::strsignal(signal) << ")\n";
+        std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " (" << ::strsignal(signal)
+                  << ")\n";
       }
       const int own = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (code == 0 || (code == kRankLostCode && own != 0)) code = own;

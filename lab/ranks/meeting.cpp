@@ -12,8 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr std::chrono::milliseconds kDelivery{
-    400};  // for the others to read an error before rank 0's store closes
+constexpr std::chrono::milliseconds kDelivery{400};  // for the others to read an error before rank 0's store closes
 constexpr const char* kMisfit = "meeting/misfit";    // the text of an InputError
 constexpr const char* kAbsence = "meeting/absence";  // the text of a RankLost
 
@@ -35,8 +34,7 @@ void wait_for_all(c10d::Store& store, const Ranks& ranks) {
       if (store.check({kMisfit})) throw InputError(to_text(store.get(kMisfit)));
       if (store.check({kAbsence})) throw RankLost(to_text(store.get(kAbsence)));
       if (Clock::now() > deadline) {
-        throw RankLost(
-            join(list_ranks(missing_ranks(store, ranks.size)), " did not join at ", place_and_time(ranks)));
+        throw RankLost(join(list_ranks(missing_ranks(store, ranks.size)), " did not join at ", place_and_time(ranks)));
       }
       std::this_thread::sleep_for(kPoll);
     }
@@ -46,8 +44,7 @@ void wait_for_all(c10d::Store& store, const Ranks& ranks) {
 void join_others(c10d::Store& store, const Ranks& ranks) {
   const std::string size = std::to_string(ranks.size);
   const std::string first_size = to_text(store.compareSet("meeting/size", {}, to_bytes(size)));
-  GLUON_CHECK(first_size == size, "rank ", ranks.rank, " has WORLD_SIZE ", size, ", another rank has ",
-              first_size);
+  GLUON_CHECK(first_size == size, "rank ", ranks.rank, " has WORLD_SIZE ", size, ", another rank has ", first_size);
   GLUON_CHECK(store.add(joined_key(ranks.rank), 1) == 1, "two processes have RANK ", ranks.rank);
   wait_for_all(store, ranks);
 }

@@ -67,8 +67,7 @@ struct Seen {
   bool stale = false;
 };
 
-template <typename Condition>
-std::vector<int> ranks_where(const std::vector<Seen>& seen, Condition condition) {
+template <typename Condition> std::vector<int> ranks_where(const std::vector<Seen>& seen, Condition condition) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < seen.size(); ++rank) {
     if (condition(seen[rank])) ranks.push_back(static_cast<int>(rank));
@@ -81,13 +80,9 @@ std::string sentence(const std::vector<int>& ranks, const char* one, const char*
   return list_ranks(ranks) + (ranks.size() > 1 ? several : one);
 }
 
-std::string silence(const std::vector<int>& ranks) {
-  return sentence(ranks, " does not answer", " do not answer");
-}
+std::string silence(const std::vector<int>& ranks) { return sentence(ranks, " does not answer", " do not answer"); }
 
-std::string failure(int rank, const std::string& why) {
-  return join("rank ", rank, " ended with an error: ", why);
-}
+std::string failure(int rank, const std::string& why) { return join("rank ", rank, " ended with an error: ", why); }
 
 // An error is a better reason than a silence, and a silence than the conclusions of ranks that gave up.
 std::string find_lost(const std::vector<Seen>& seen) {
@@ -96,8 +91,7 @@ std::string find_lost(const std::vector<Seen>& seen) {
   };
   const auto why = [&](int rank) { return seen[static_cast<std::size_t>(rank)].record.why; };
   if (const auto failed = ended(kFailed); !failed.empty()) return failure(failed[0], why(failed[0]));
-  const auto silent =
-      ranks_where(seen, [](const Seen& one) { return one.stale && one.record.ending == kRuns; });
+  const auto silent = ranks_where(seen, [](const Seen& one) { return one.stale && one.record.ending == kRuns; });
   if (!silent.empty()) return silence(silent);
   const auto gave_up = ended(kGaveUp);
   return gave_up.empty() ? "" : why(gave_up[0]);
@@ -110,8 +104,7 @@ std::string find_hint(const std::vector<Seen>& seen) {
   for (const Seen& one : seen) most = std::max(most, one.record.exchanges);
   const auto behind = ranks_where(seen, [&](const Seen& one) { return one.record.exchanges < most; });
   if (behind.empty()) return "";
-  return sentence(behind, " answers but has not joined the exchange",
-                  " answer but have not joined the exchange");
+  return sentence(behind, " answers but has not joined the exchange", " answer but have not joined the exchange");
 }
 
 }  // namespace
@@ -209,9 +202,8 @@ void RankWatch::State::read_records(const Record& record) {
 }
 
 bool RankWatch::State::others_listen() const {
-  return std::any_of(seen.begin(), seen.end(), [&](const Seen& one) {
-    return &one != seen.data() && !one.record.closed && !one.stale;
-  });
+  return std::any_of(seen.begin(), seen.end(),
+                     [&](const Seen& one) { return &one != seen.data() && !one.record.closed && !one.stale; });
 }
 
 // Called with the lock. The last news of a rank 0 that is gone may say why it ended.
@@ -249,8 +241,7 @@ RankWatch::~RankWatch() {
   state.farewell = Clock::now() + kFarewell * state.options.beat;
   state.changed.notify_all();
   // The others only write a last record, unless the store hangs.
-  const Clock::time_point limit =
-      (state.ranks.rank == 0 ? state.farewell : Clock::now()) + 2 * state.options.beat;
+  const Clock::time_point limit = (state.ranks.rank == 0 ? state.farewell : Clock::now()) + 2 * state.options.beat;
   const bool finished = state.changed.wait_until(lock, limit, [&] { return state.finished; });
   lock.unlock();
   if (finished) {
@@ -268,8 +259,7 @@ void RankWatch::count_exchange() {
 std::string RankWatch::cause() const {
   std::unique_lock lock(state_->mutex);
   const Clock::time_point deadline = Clock::now() + kPatience * state_->options.beat;
-  while (state_->lost().empty() && Clock::now() < deadline)
-    state_->changed.wait_for(lock, state_->options.beat);
+  while (state_->lost().empty() && Clock::now() < deadline) state_->changed.wait_for(lock, state_->options.beat);
   const std::string lost = state_->lost();
   return lost.empty() ? state_->news.hint : lost;
 }

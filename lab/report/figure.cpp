@@ -33,20 +33,11 @@ std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '&': out += "&amp;"; break;
+      case '"': out += "&quot;"; break;
+      default: out += c;
     }
   }
   return out;
@@ -94,9 +85,8 @@ std::string text_at(double x, double y, const std::string& text, const std::stri
 }
 
 std::string svg(const std::string& title, double width, double height, const std::string& body) {
-  return join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height,
-              "\" viewBox=\"0 0 ", width, " ", height,
-              "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n",
+  return join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height, "\" viewBox=\"0 0 ",
+              width, " ", height, "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n",
               "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
               text_at(width / 2, 24, title, "text-anchor=\"middle\" font-size=\"14\""), body, "</svg>\n");
 }
@@ -148,8 +138,8 @@ class Plot {
       for (std::size_t i = 0; i < series.x.size(); ++i) {
         const bool shown = x_.shows(series.x[i]) && y_.shows(series.y[i]);
         if (shown && series.dots) {
-          out += join("<circle cx=\"", at(px(series.x[i])), "\" cy=\"", at(py(series.y[i])),
-                      "\" r=\"2\" fill=\"", color, "\"/>\n");
+          out += join("<circle cx=\"", at(px(series.x[i])), "\" cy=\"", at(py(series.y[i])), "\" r=\"2\" fill=\"",
+                      color, "\"/>\n");
         } else if (shown) {
           path += join(down ? "L" : "M", at(px(series.x[i])), " ", at(py(series.y[i])));
         }
@@ -169,13 +159,13 @@ class Plot {
     const auto line = [](std::size_t entry) { return kTop + 14 + 16 * static_cast<double>(entry); };
     for (std::size_t s = 0; s < entries; ++s) {
       const double y = line(s);
-      out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9,
-                  "\" width=\"10\" height=\"10\" fill=\"", color_of(s, figure_.series.size()), "\"/>\n");
+      out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9, "\" width=\"10\" height=\"10\" fill=\"",
+                  color_of(s, figure_.series.size()), "\"/>\n");
       out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "text-anchor=\"end\"");
     }
     if (entries < figure_.series.size()) {
-      out += text_at(kWidth - kRight - 24, line(entries),
-                     join("and ", figure_.series.size() - entries, " more"), "text-anchor=\"end\"");
+      out += text_at(kWidth - kRight - 24, line(entries), join("and ", figure_.series.size() - entries, " more"),
+                     "text-anchor=\"end\"");
     }
     return out;
   }
@@ -198,14 +188,11 @@ std::vector<double> ticks(double low, double high, bool log) {
   const double raw = (high - low) / 6;
   const double power = std::pow(10, std::floor(std::log10(raw)));
   const double step = power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
-  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k)
-    found.push_back(k * step);
+  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) found.push_back(k * step);
   return found;
 }
 
-std::string figure_svg(const Figure& figure) {
-  return svg(figure.title, kWidth, kHeight, Plot(figure).body());
-}
+std::string figure_svg(const Figure& figure) { return svg(figure.title, kWidth, kHeight, Plot(figure).body()); }
 
 std::string figure_csv(const Figure& figure) {
   const auto cell = [](double value) { return std::isfinite(value) ? number_text(value) : std::string(); };
@@ -219,8 +206,7 @@ std::string figure_csv(const Figure& figure) {
 }
 
 std::string heatmap_svg(const std::string& title, const SweepTable& table) {
-  GLUON_CHECK(table.groups.size() == 2, "figures: a heatmap needs a sweep over 2 groups, got ",
-              table.groups.size());
+  GLUON_CHECK(table.groups.size() == 2, "figures: a heatmap needs a sweep over 2 groups, got ", table.groups.size());
   std::set<double> rows, columns;
   Scale values;
   for (const SweepCell& cell : table.cells) {
@@ -239,8 +225,8 @@ std::string heatmap_svg(const std::string& title, const SweepTable& table) {
                    "text-anchor=\"middle\"");
   }
   for (const double radius : rows) {
-    out += text_at(kLeftSpace - 8, kTopSpace + kCellHeight * (place(rows, radius) + 0.5) + 4,
-                   tick_text(radius), "text-anchor=\"end\"");
+    out += text_at(kLeftSpace - 8, kTopSpace + kCellHeight * (place(rows, radius) + 0.5) + 4, tick_text(radius),
+                   "text-anchor=\"end\"");
   }
   for (const SweepCell& cell : table.cells) {
     const double x = kLeftSpace + kCellWidth * place(columns, cell.radii[1]);

@@ -62,8 +62,7 @@ Figure layer_figure(const ReportRun& run, const ReportLayer& layer) {
     text << value;
     return text.str();
   };
-  figure.title +=
-      join(": L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
+  figure.title += join(": L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
   FigureSeries line{.label = "L0 + L1 |g|*"};
   for (const Sample& sample : layer.samples) {
     line.x.push_back(static_cast<double>(sample.step));
@@ -195,8 +194,7 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder) {
     write_text_atomically(folder / (name + ".csv"), csv);
     ++written;
   };
-  for (const Figure& figure : report_figures(data))
-    write(figure.name, figure_svg(figure), figure_csv(figure));
+  for (const Figure& figure : report_figures(data)) write(figure.name, figure_svg(figure), figure_csv(figure));
   for (const ReportSweep& sweep : data.sweeps) {
     const std::string name = file_name("sweep-" + sweep.name);
     if (sweep.table.groups.size() == 2) {

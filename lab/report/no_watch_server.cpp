@@ -6,8 +6,7 @@ namespace gluon::lab {
 struct WatchServer::Listener {};
 
 WatchServer::WatchServer(WatchAnswers&, const WatchOptions&) {
-  throw InputError(
-      "watch: this program was built without cpp-httplib; install libcpp-httplib-dev and build again");
+  throw InputError("watch: this program was built without cpp-httplib; install libcpp-httplib-dev and build again");
 }
 
 WatchServer::~WatchServer() = default;

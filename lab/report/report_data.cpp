@@ -69,8 +69,7 @@ void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, co
     added.group = layer.group;
     added.norm = layer.norm;
     added.dual_method = layer.dual_method;
-    added.place =
-        paper_log ? place_in_paper_log(layer.layer, trajectory.layers.size()) : place_of(layer.layer);
+    added.place = paper_log ? place_in_paper_log(layer.layer, trajectory.layers.size()) : place_of(layer.layer);
     added.samples = layer.samples;
     if (const auto fit = fitted.find(layer.layer); fit != fitted.end()) {
       added.fit = fit->second->fit;
@@ -82,13 +81,12 @@ void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, co
 }
 
 // As `gluon tune` predicts them. Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
-void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& trajectory,
-               const FitOptions& options) {
+void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& trajectory, const FitOptions& options) {
   FullRadiusSamples selection{trajectory};
   if (config.preset != "deterministic_gluon") selection = at_full_radius(trajectory);
   if (selection.kept < selection.all) {
-    run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ",
-                             selection.all, " samples, from warmup and cooldown."));
+    run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ", selection.all,
+                             " samples, from warmup and cooldown."));
   }
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, options);
   run.histories = group_histories(trajectory, fits);

@@ -21,8 +21,7 @@ Json short_number(double value) {
   return std::strtod(text, nullptr);
 }
 
-template <typename Rows, typename Get>
-Json column(const Rows& rows, const std::vector<std::size_t>& kept, Get get) {
+template <typename Rows, typename Get> Json column(const Rows& rows, const std::vector<std::size_t>& kept, Get get) {
   Json values = Json::array();
   for (const std::size_t i : kept) values.push_back(get(rows[i]));
   return values;
@@ -140,8 +139,7 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
 Json sweep_json(const ReportSweep& sweep) {
   Json cells = Json::array();
   for (const SweepCell& cell : sweep.table.cells) {
-    cells.push_back(
-        {{"radii", cell.radii}, {"val", short_number(cell.val)}, {"loss", short_number(cell.loss)}});
+    cells.push_back({{"radii", cell.radii}, {"val", short_number(cell.val)}, {"loss", short_number(cell.loss)}});
   }
   return {{"name", sweep.name}, {"groups", sweep.table.groups}, {"cells", cells}};
 }
@@ -155,8 +153,7 @@ std::string report_json(const ReportData& data, const ReportLimits& limits) {
   for (const ReportSweep& sweep : data.sweeps) sweeps.push_back(sweep_json(sweep));
   const Json json = {
       {"version", kVersion},
-      {"fit",
-       {{"lambda", data.fit.lambda}, {"l0Zero", data.fit.l0_zero}, {"skipFirst", data.fit.skip_first}}},
+      {"fit", {{"lambda", data.fit.lambda}, {"l0Zero", data.fit.l0_zero}, {"skipFirst", data.fit.skip_first}}},
       {"runs", runs},
       {"sweeps", sweeps}};
   // File names that are not UTF-8 get replacement characters.

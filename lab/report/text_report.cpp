@@ -38,9 +38,8 @@ std::string number(double value, int digits = 4) {
 
 void print_losses(std::ostream& out, const std::string& what, const std::vector<double>& values) {
   if (values.empty()) return;
-  const double least = *std::min_element(values.begin(), values.end(), [](double a, double b) {
-    return a < b || (std::isnan(b) && !std::isnan(a));
-  });
+  const double least = *std::min_element(values.begin(), values.end(),
+                                         [](double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); });
   out << "  " << std::left << std::setw(18) << what << sparkline(values, 2 * kSparkWidth) << "  first "
       << number(values.front()) << ", last " << number(values.back()) << ", least " << number(least) << '\n';
 }
@@ -66,8 +65,8 @@ void print_layers(std::ostream& out, const ReportRun& run) {
   for (const ReportLayer& layer : run.layers) name = std::max(name, layer.name.size());
   const auto wide = static_cast<int>(name) + 2;
   out << "\n  Lhat ~ L0 + L1 |g|*, estimator " << estimator_name(run.estimator) << "\n  " << std::left
-      << std::setw(wide) << "layer" << std::right << std::setw(11) << "L0" << std::setw(11) << "L1"
-      << std::setw(11) << "mse_rel" << std::setw(9) << "above"
+      << std::setw(wide) << "layer" << std::right << std::setw(11) << "L0" << std::setw(11) << "L1" << std::setw(11)
+      << "mse_rel" << std::setw(9) << "above"
       << "  Lhat over the run\n";
   for (const ReportLayer& layer : run.layers) {
     std::vector<double> smoothness;
@@ -85,8 +84,8 @@ void print_layers(std::ostream& out, const ReportRun& run) {
 
 void print_radii(std::ostream& out, const ReportRun& run) {
   if (run.radii.empty()) return;
-  out << "\n  " << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers"
-      << std::setw(12) << "predicted" << std::setw(12) << "used" << std::setw(12) << "ratio" << '\n';
+  out << "\n  " << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers" << std::setw(12)
+      << "predicted" << std::setw(12) << "used" << std::setw(12) << "ratio" << '\n';
   for (const GroupRadius& radius : run.radii) {
     out << "  " << std::left << std::setw(12) << (radius.group.empty() ? "(all)" : radius.group) << std::right
         << std::setw(8) << radius.layers << std::setw(12) << number(radius.predicted) << std::setw(12)

@@ -18,12 +18,11 @@ constexpr time_t kTimeout = 2;  // seconds that a connection may be silent
 WatchRequest request_of(const httplib::Request& request) {
   constexpr std::string_view kBearer = "Bearer ";
   const std::string bearer = request.get_header_value("Authorization");
-  return {
-      .method = request.method,
-      .path = request.path,
-      .host = request.get_header_value("Host"),
-      .token = bearer.starts_with(kBearer) ? bearer.substr(kBearer.size()) : request.get_param_value("token"),
-      .known = request.get_header_value("If-None-Match")};
+  return {.method = request.method,
+          .path = request.path,
+          .host = request.get_header_value("Host"),
+          .token = bearer.starts_with(kBearer) ? bearer.substr(kBearer.size()) : request.get_param_value("token"),
+          .known = request.get_header_value("If-None-Match")};
 }
 
 void send(const WatchAnswer& answer, httplib::Response& response) {
@@ -42,8 +41,7 @@ struct WatchServer::Listener {
   int port = 0;
 };
 
-WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options)
-    : listener_(std::make_unique<Listener>()) {
+WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options) : listener_(std::make_unique<Listener>()) {
   options.validate();
   httplib::Server& server = listener_->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };

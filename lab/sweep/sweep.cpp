@@ -52,8 +52,7 @@ void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells)
     const SweepTable earlier = read_sweep_csv(path);
     for (const SweepCell& old : earlier.cells) {
       const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
-      if (earlier.groups == table.groups && std::none_of(cells.begin(), cells.end(), same))
-        table.cells.push_back(old);
+      if (earlier.groups == table.groups && std::none_of(cells.begin(), cells.end(), same)) table.cells.push_back(old);
     }
   }
   write_sweep_csv(path, table);
@@ -105,15 +104,15 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
 
 SweepAxis parse_axis(const std::string& text) {
   const auto equals = text.find('=');
-  GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,radius,..., got '",
-              text, "'");
+  GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,radius,..., got '", text,
+              "'");
   SweepAxis axis{text.substr(0, equals), {}};
   GLUON_CHECK(!text.ends_with(','), "--radius: expected group=radius,radius,..., got '", text, "'");
   std::istringstream values(text.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');) {
     const double radius = parse_number(value, "--radius " + axis.group);
-    GLUON_CHECK(std::find(axis.radii.begin(), axis.radii.end(), radius) == axis.radii.end(), "--radius ",
-                axis.group, ": ", value, " is given twice");
+    GLUON_CHECK(std::find(axis.radii.begin(), axis.radii.end(), radius) == axis.radii.end(), "--radius ", axis.group,
+                ": ", value, " is given twice");
     axis.radii.push_back(radius);
   }
   GLUON_CHECK(!axis.radii.empty(), "--radius ", axis.group, ": expected at least one radius");

@@ -33,8 +33,7 @@ SweepTable read_sweep_csv(const std::filesystem::path& path) {
   SweepTable table{csv.columns(), {}};
   const auto groups = static_cast<std::ptrdiff_t>(table.groups.size()) - std::ssize(kResults);
   GLUON_CHECK(groups > 0 && std::equal(kResults.begin(), kResults.end(), table.groups.begin() + groups),
-              "sweep: ", path.string(),
-              " is not a sweep: expected the columns GROUP,...,val,loss,seconds, got '",
+              "sweep: ", path.string(), " is not a sweep: expected the columns GROUP,...,val,loss,seconds, got '",
               csv_row(table.groups), "'");
   table.groups.resize(static_cast<std::size_t>(groups));
   while (csv.next()) {

@@ -28,20 +28,20 @@ bool is_spectral(const Rule& rule) { return rule.norm.name().find("spectral") !=
 
 // Rejects options that have no effect on this run.
 void check_effect(const TrainConfig& config) {
-  GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(),
-              "--momentum has no effect on preset adamw, got ", config.momentum);
+  GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(), "--momentum has no effect on preset adamw, got ",
+              config.momentum);
   const Geometry geometry = config.geometry();
-  GLUON_CHECK(config.orthogonalizer.empty() ||
-                  std::any_of(geometry.rules().begin(), geometry.rules().end(), is_spectral),
-              "--orthogonalizer has no effect on preset ", config.preset,
-              ", which has no spectral norm, got ", config.orthogonalizer);
+  GLUON_CHECK(
+      config.orthogonalizer.empty() || std::any_of(geometry.rules().begin(), geometry.rules().end(), is_spectral),
+      "--orthogonalizer has no effect on preset ", config.preset, ", which has no spectral norm, got ",
+      config.orthogonalizer);
   if (is_language_model(config.model)) {
     GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
                 "--train-images and --test-images need --model cifar-cnn, got --model ", config.model);
   } else {
-    GLUON_CHECK(config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 &&
-                    config.vocabulary == 0,
-                config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
+    GLUON_CHECK(
+        config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 && config.vocabulary == 0,
+        config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
   }
 }
 
@@ -50,8 +50,8 @@ void check_effect(const TrainConfig& config) {
 void TrainConfig::validate() const {
   GLUON_CHECK(steps >= 1, "--steps must be >= 1, got ", steps);
   GLUON_CHECK(batch >= 1 && batch <= kLargestBatch, "--batch must be in 1..", kLargestBatch, ", got ", batch);
-  GLUON_CHECK(accumulate >= 1 && accumulate <= kMostBatches, "--accumulate must be in 1..", kMostBatches,
-              ", got ", accumulate);
+  GLUON_CHECK(accumulate >= 1 && accumulate <= kMostBatches, "--accumulate must be in 1..", kMostBatches, ", got ",
+              accumulate);
   check_size("--layers", layers);
   check_size("--width", width);
   check_size("--heads", heads);
@@ -65,8 +65,7 @@ void TrainConfig::validate() const {
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
   GLUON_CHECK(std::isfinite(weight_decay), "--weight-decay must be finite, got ", weight_decay);
   GLUON_CHECK(std::isfinite(label_smoothing) && label_smoothing < 1,
-              "--label-smoothing must be in [0, 1), or negative for the model's default, got ",
-              label_smoothing);
+              "--label-smoothing must be in [0, 1), or negative for the model's default, got ", label_smoothing);
   GLUON_CHECK(parts >= 0 && parts <= kMostParts, "--parts must be in 0..", kMostParts, ", got ", parts);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
   GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
@@ -75,8 +74,7 @@ void TrainConfig::validate() const {
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
   if (!momentum.empty()) (void)make_momentum(momentum);
   check_effect(*this);
-  GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ",
-              smoothness_every);
+  GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ", smoothness_every);
   (void)measuring_geometry();
   RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
   GLUON_CHECK(estimator() != Estimator::kFull || full_batch, "--smoothness-mode full needs --full-batch");
@@ -100,8 +98,7 @@ Geometry TrainConfig::geometry() const {
 }
 
 Geometry TrainConfig::measuring_geometry() const {
-  return gluon::measuring_geometry(smoothness_geometry.empty() ? geometry()
-                                                               : presets::make(smoothness_geometry));
+  return gluon::measuring_geometry(smoothness_geometry.empty() ? geometry() : presets::make(smoothness_geometry));
 }
 
 Estimator TrainConfig::estimator() const {
@@ -109,8 +106,7 @@ Estimator TrainConfig::estimator() const {
   for (const Estimator mode : {Estimator::kConsecutive, Estimator::kFull, Estimator::kSameBatch}) {
     if (smoothness_mode == estimator_name(mode)) return mode;
   }
-  throw InputError(
-      join("--smoothness-mode must be consecutive, full or same_batch, got '", smoothness_mode, "'"));
+  throw InputError(join("--smoothness-mode must be consecutive, full or same_batch, got '", smoothness_mode, "'"));
 }
 
 Schedule TrainConfig::resolved_schedule() const {
@@ -122,9 +118,7 @@ double TrainConfig::resolved_label_smoothing() const {
   return model == "cifar-cnn" ? 0.2 : 0;
 }
 
-bool TrainConfig::smooths_language() const {
-  return resolved_label_smoothing() > 0 && is_language_model(model);
-}
+bool TrainConfig::smooths_language() const { return resolved_label_smoothing() > 0 && is_language_model(model); }
 
 int64_t TrainConfig::parts_for(int ranks) const {
   if (parts > 0) return parts;
@@ -138,11 +132,10 @@ std::map<std::string, double> parse_radii(const std::string& text) {
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');
-    GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text,
-                "'");
+    GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text, "'");
     const std::string group = part.substr(0, equals);
-    GLUON_CHECK(radii.emplace(group, parse_number(part.substr(equals + 1), "--radius")).second,
-                "--radius: group '", group, "' is given twice");
+    GLUON_CHECK(radii.emplace(group, parse_number(part.substr(equals + 1), "--radius")).second, "--radius: group '",
+                group, "' is given twice");
   }
   return radii;
 }

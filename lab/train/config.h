@@ -46,7 +46,7 @@ struct TrainConfig {
   bool deterministic = false;  // same bits in every run on a GPU, where LibTorch can; the CPU always does
   uint64_t seed = 0;
   std::string device = "cpu";
-  std::string precision;  // of losses: float32 or bfloat16; empty: bfloat16 on a GPU if the model supports it
+  std::string precision;   // of losses: float32 or bfloat16; empty: bfloat16 on a GPU if the model supports it
   bool cuda_graph = true;  // forward and backward pass as one CUDA graph
 
   // output
@@ -55,9 +55,9 @@ struct TrainConfig {
   int64_t save_every = 200;
 
   // smoothness samples (gluon/smoothness/recorder.h)
-  int64_t smoothness_every = 0;     // steps between samples; 0: none
-  std::string smoothness_mode;      // empty: full with --full-batch, otherwise same_batch
-  std::string smoothness_geometry;  // preset whose norms measure; empty: the run's preset, unscion for AdamW
+  int64_t smoothness_every = 0;          // steps between samples; 0: none
+  std::string smoothness_mode;           // empty: full with --full-batch, otherwise same_batch
+  std::string smoothness_geometry;       // preset whose norms measure; empty: the run's preset, unscion for AdamW
   std::string smoothness_dual = "auto";  // of spectral norms: exact, an orthogonalizer or auto
 
   /// Throws InputError naming the flag, its value and what is allowed.

@@ -40,8 +40,8 @@ const ConfigField kFields[] = {
     {"lr", &C::lr, "Optimizer", "Learning rate of AdamW (0: the preset's default)", "geometry"},
     {"weight-decay", &C::weight_decay, "Optimizer", "Decoupled weight decay (negative: the preset's default)",
      "geometry"},
-    {"momentum", &C::momentum, "Optimizer",
-     "none, ema(B), nesterov(B) or theorem3 (empty: the preset's default)", "momentum"},
+    {"momentum", &C::momentum, "Optimizer", "none, ema(B), nesterov(B) or theorem3 (empty: the preset's default)",
+     "momentum"},
     {"schedule", &C::schedule, "Optimizer",
      "Factor on the radii (empty: constant, then linear to 0 over the last 30 %)"},
     {"orthogonalizer", &C::orthogonalizer, "Optimizer", "Used inside spectral norms (empty: the default)",
@@ -53,10 +53,8 @@ const ConfigField kFields[] = {
     {"steps", &C::steps, "Run", "Total number of steps"},
     {"seed", &C::seed, "Run", "Seed of the weights, the data order and the augmentation", "seed"},
     {"device", &C::device, "Run", "cpu or cuda"},
-    {"precision", &C::precision, "Run",
-     "float32 or bfloat16 (empty: bfloat16 on a GPU if the model supports it)"},
-    {"cuda-graph", &C::cuda_graph, "Run",
-     "Run the forward and backward pass as one CUDA graph where possible"},
+    {"precision", &C::precision, "Run", "float32 or bfloat16 (empty: bfloat16 on a GPU if the model supports it)"},
+    {"cuda-graph", &C::cuda_graph, "Run", "Run the forward and backward pass as one CUDA graph where possible"},
     {"deterministic", &C::deterministic, "Run",
      "Reproduce the same bits on a GPU where LibTorch can (the CPU always does)"},
     {"eval-every", &C::eval_every, "Run", "Steps between evaluations"},
@@ -85,13 +83,12 @@ std::string switch_text(bool value, bool standard) {
   return value ? "true" : "false";
 }
 
-template <typename Integer>
-Integer parse_limited(const std::string& text, const std::string& origin) {
+template <typename Integer> Integer parse_limited(const std::string& text, const std::string& origin) {
   using Limits = std::numeric_limits<Integer>;
   Integer value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  GLUON_CHECK(error == std::errc() && end == text.data() + text.size(), origin,
-              ": expected a whole number in ", Limits::min(), "..", Limits::max(), ", got '", text, "'");
+  GLUON_CHECK(error == std::errc() && end == text.data() + text.size(), origin, ": expected a whole number in ",
+              Limits::min(), "..", Limits::max(), ", got '", text, "'");
   return value;
 }
 
@@ -118,8 +115,7 @@ std::string value_text(const TrainConfig& config, const ConfigField& field) {
       field.member);
 }
 
-void set_value(TrainConfig& config, const ConfigField& field, const std::string& text,
-               const std::string& origin) {
+void set_value(TrainConfig& config, const ConfigField& field, const std::string& text, const std::string& origin) {
   std::visit(
       [&](auto member) {
         auto& value = config.*member;

@@ -36,8 +36,7 @@ std::string value_text(const TrainConfig& config, const ConfigField& field);
 
 /// The inverse of value_text(). Throws InputError that starts with `origin` on text that is no value of the field's
 /// type.
-void set_value(TrainConfig& config, const ConfigField& field, const std::string& text,
-               const std::string& origin);
+void set_value(TrainConfig& config, const ConfigField& field, const std::string& text, const std::string& origin);
 
 /// The values that all ranks of a run must have in common, by name.
 std::map<std::string, std::string> values_shared_by_ranks(const TrainConfig& config);

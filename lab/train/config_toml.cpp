@@ -51,8 +51,7 @@ std::string parse_value(std::string_view text, const std::string& origin) {
   }
   const std::string_view token = string_token(text, origin);
   const std::string_view rest = trim(text.substr(token.size()));
-  GLUON_CHECK(rest.empty() || rest.starts_with('#'), origin, ": expected nothing after ", token, ", got ",
-              rest);
+  GLUON_CHECK(rest.empty() || rest.starts_with('#'), origin, ": expected nothing after ", token, ", got ", rest);
   return decoded(token, origin);
 }
 
@@ -93,8 +92,7 @@ void parse_config_toml(const std::string& text, const std::string& origin, Train
   }
 }
 
-void read_config_toml(const std::filesystem::path& path, TrainConfig& config,
-                      const std::set<std::string>& keep) {
+void read_config_toml(const std::filesystem::path& path, TrainConfig& config, const std::set<std::string>& keep) {
   GLUON_CHECK(std::filesystem::exists(path), "config: no file ", path.string());
   GLUON_CHECK(!std::filesystem::is_directory(path), "config: ", path.string(), " is a folder, not a file");
   std::ifstream file(path, std::ios::binary);

@@ -24,8 +24,7 @@ void parse_config_toml(const std::string& text, const std::string& origin, Train
                        const std::set<std::string>& keep = {});
 
 /// The same with the text of a file. Throws InputError also when there is no such file.
-void read_config_toml(const std::filesystem::path& path, TrainConfig& config,
-                      const std::set<std::string>& keep = {});
+void read_config_toml(const std::filesystem::path& path, TrainConfig& config, const std::set<std::string>& keep = {});
 
 /// The config of a run, with `out` set to its directory. Throws InputError when `run` holds none.
 TrainConfig read_run_config(const std::filesystem::path& run);

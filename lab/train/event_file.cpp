@@ -20,8 +20,7 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
   return table;
 }();
 
-template <typename Integer>
-std::string little_endian(Integer value) {
+template <typename Integer> std::string little_endian(Integer value) {
   std::string bytes;
   for (std::size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>((value >> (8 * i)) & 0xff);
   return bytes;
@@ -55,9 +54,7 @@ std::string bytes_field(uint64_t number, std::string_view bytes) {
   return key(number, kLengthAndBytes) + varint(bytes.size()) + std::string(bytes);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 

@@ -25,12 +25,11 @@ std::optional<int64_t> given(int64_t value) { return value > 0 ? std::optional(v
 std::shared_ptr<const Cifar10> make_cifar(const TrainConfig& config) {
   GLUON_CHECK(!config.data.empty(), "--model ", config.model, " needs the folder of CIFAR-10: --data DIR");
   // Full-batch training is deterministic, so it does not augment.
-  return std::make_shared<Cifar10>(config.data,
-                                   CifarOptions{.seed = config.seed,
-                                                .train_images = config.train_images,
-                                                .test_images = config.test_images,
-                                                .flip = !config.full_batch,
-                                                .translate = config.full_batch ? 0 : kTranslate});
+  return std::make_shared<Cifar10>(config.data, CifarOptions{.seed = config.seed,
+                                                             .train_images = config.train_images,
+                                                             .test_images = config.test_images,
+                                                             .flip = !config.full_batch,
+                                                             .translate = config.full_batch ? 0 : kTranslate});
 }
 
 std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
@@ -41,9 +40,9 @@ std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
   const Tokenizer* encoder = tokenizer ? &*tokenizer : nullptr;
   const auto tokens = std::make_shared<TokenDataset>(
-      config.data.empty() ? TokenDataset::from_text(std::string(default_text()), "the project's own sources",
-                                                    options, encoder)
-                          : TokenDataset::from_files(config.data, options, encoder));
+      config.data.empty()
+          ? TokenDataset::from_text(std::string(default_text()), "the project's own sources", options, encoder)
+          : TokenDataset::from_files(config.data, options, encoder));
   GLUON_CHECK(config.vocabulary == 0 || tokens->classes() <= config.vocabulary, "data '", config.data,
               "' needs a vocabulary of ", tokens->classes(), ", the model has ", config.vocabulary);
   return tokens;

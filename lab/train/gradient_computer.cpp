@@ -25,8 +25,7 @@ int64_t batches_per_step(const TrainConfig& config, const Dataset& dataset) {
 }
 
 GradientComputer::GradientComputer(const TrainConfig& config, std::shared_ptr<Model> model,
-                                   std::shared_ptr<const Dataset> dataset, const RankShare& share,
-                                   Optimizer& optimizer)
+                                   std::shared_ptr<const Dataset> dataset, const RankShare& share, Optimizer& optimizer)
     : config_(config),
       device_(config.device),
       model_(std::move(model)),
@@ -37,8 +36,8 @@ GradientComputer::GradientComputer(const TrainConfig& config, std::shared_ptr<Mo
       // A full batch uses the same batches in every step: there is no next one to prepare.
       train_batches_(dataset_, config.batch, device_, device_.is_cuda() && !config.full_batch, share) {
   GLUON_CHECK(!config_.full_batch || dataset_->train_examples() % config_.batch == 0,
-              "--full-batch needs a --batch that divides the ", dataset_->train_examples(),
-              " training examples, got ", config_.batch);
+              "--full-batch needs a --batch that divides the ", dataset_->train_examples(), " training examples, got ",
+              config_.batch);
   choose_precision();
   if (!can_use_graph()) return;
   graph_.emplace(optimizer_.layers(), [this](std::span<const Batch> batches) {
@@ -55,8 +54,7 @@ void GradientComputer::choose_precision() {
   GLUON_CHECK(compute_type_ == torch::kBFloat16 || config_.precision != "bfloat16",
               "--precision bfloat16 needs --device cuda, and for language models a Hopper GPU, a build with "
               "the CUDA kernels and no label smoothing; got --model ",
-              config_.model, " --device ", config_.device, " --label-smoothing ",
-              config_.resolved_label_smoothing());
+              config_.model, " --device ", config_.device, " --label-smoothing ", config_.resolved_label_smoothing());
 }
 
 bool GradientComputer::can_use_graph() const {
@@ -143,10 +141,9 @@ void GradientComputer::reject_batch() {
   optimizer_.zero_grad();
   int64_t fits = config_.batch / 2;
   while (fits >= 1 && !batch_fits(fits)) fits /= 2;
-  throw InputError(
-      join("the GPU's memory does not hold --batch ", config_.batch, "; ",
-           fits > 0 ? join("--batch ", fits, " fits, and --accumulate keeps the examples per step")
-                    : std::string("not even --batch 1 fits: use a smaller model or a shorter sequence")));
+  throw InputError(join("the GPU's memory does not hold --batch ", config_.batch, "; ",
+                        fits > 0 ? join("--batch ", fits, " fits, and --accumulate keeps the examples per step")
+                                 : std::string("not even --batch 1 fits: use a smaller model or a shorter sequence")));
 }
 
 bool GradientComputer::batch_fits(int64_t batch) {
@@ -155,9 +152,7 @@ bool GradientComputer::batch_fits(int64_t batch) {
     const torch::Tensor scratch =
         torch::empty({optimizer_.options().scratch_bytes}, torch::device(device_).dtype(torch::kByte));
     const Batch examples = dataset_->train_batch(0, batch);
-    model_
-        ->loss({examples.inputs.to(device_), examples.targets.to(device_)},
-               config_.resolved_label_smoothing())
+    model_->loss({examples.inputs.to(device_), examples.targets.to(device_)}, config_.resolved_label_smoothing())
         .backward();
     return true;
   } catch (const c10::OutOfMemoryError&) {
@@ -172,8 +167,7 @@ std::string GradientComputer::precision() const {
   if (!device_.is_cuda()) return text;
   const std::string why = kernels::why_unavailable(torch::Device(torch::kCUDA, 0));
   if (!half && config_.precision.empty() && why.empty()) {
-    text +=
-        config_.smooths_language() ? " because of label smoothing" : " because there are no bfloat16 kernels";
+    text += config_.smooths_language() ? " because of label smoothing" : " because there are no bfloat16 kernels";
   }
   if (const std::string part = model_->slow_part(); !part.empty()) text += join(" (slow: ", part, ")");
   if (graph_) return text + ", forward and backward pass as one CUDA graph";

@@ -32,8 +32,8 @@ class GradientComputer {
  public:
   /// `model` is on the config's device, and `optimizer`, which outlives this, has its layers. Throws InputError when
   /// the device does not support the precision, or batches of a full batch do not divide the data.
-  GradientComputer(const TrainConfig& config, std::shared_ptr<Model> model,
-                   std::shared_ptr<const Dataset> dataset, const RankShare& share, Optimizer& optimizer);
+  GradientComputer(const TrainConfig& config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
+                   const RankShare& share, Optimizer& optimizer);
   GradientComputer(const GradientComputer&) = delete;
   GradientComputer& operator=(const GradientComputer&) = delete;
 

@@ -39,8 +39,7 @@ class Prefetcher {
   bool ahead_;
   RankShare share_;
   int64_t next_index_ = 0;
-  std::future<Batch>
-      next_;  // batch next_index_, or nothing; its destructor waits, as it comes from std::async
+  std::future<Batch> next_;  // batch next_index_, or nothing; its destructor waits, as it comes from std::async
 };
 
 }  // namespace gluon::lab

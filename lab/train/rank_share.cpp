@@ -34,8 +34,7 @@ std::vector<Batch> RankShare::parts(const Batch& mine, int64_t examples) const {
   int64_t begin = 0;
   for (int64_t piece = first; piece < last; ++piece) {
     const int64_t count = examples * (piece + 1) / pieces() - examples * piece / pieces();
-    if (count > 0)
-      parts.push_back({mine.inputs.narrow(0, begin, count), mine.targets.narrow(0, begin, count)});
+    if (count > 0) parts.push_back({mine.inputs.narrow(0, begin, count), mine.targets.narrow(0, begin, count)});
     begin += count;
   }
   return parts;

@@ -36,12 +36,9 @@ std::string header(const LogRow& row) {
 }
 
 std::string line_of(const LogRow& row) {
-  const auto or_empty = [](std::optional<double> value) {
-    return value ? number_text(*value) : std::string();
-  };
-  std::vector<std::string> cells = {std::to_string(row.step), std::to_string(row.tokens),
-                                    number_text(row.loss),    or_empty(row.val),
-                                    number_text(row.seconds), or_empty(row.optimizer)};
+  const auto or_empty = [](std::optional<double> value) { return value ? number_text(*value) : std::string(); };
+  std::vector<std::string> cells = {std::to_string(row.step), std::to_string(row.tokens), number_text(row.loss),
+                                    or_empty(row.val),        number_text(row.seconds),   or_empty(row.optimizer)};
   for (const auto& [role, radius] : row.radii) cells.push_back(number_text(radius));
   return csv_row(cells) + "\n";
 }
@@ -85,13 +82,11 @@ void RunDirectory::lock() {
     ::close(*number);
     delete number;
   });
-  GLUON_CHECK(::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
-              "run: another process is writing to ", path_.string());
+  GLUON_CHECK(::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, "run: another process is writing to ",
+              path_.string());
 }
 
-void RunDirectory::set_config(const std::string& config) {
-  write_text_atomically(path_ / "config.toml", config);
-}
+void RunDirectory::set_config(const std::string& config) { write_text_atomically(path_ / "config.toml", config); }
 
 void RunDirectory::set_facts(const std::string& json) { write_text_atomically(path_ / "facts.json", json); }
 

@@ -50,8 +50,8 @@ void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
     const auto found = saved.find(part);
     GLUON_CHECK(found != saved.end(), "resume: the checkpoint does not name its ", part);
     const auto [saved_line, line] = first_difference(collapsed(found->second), collapsed(text));
-    GLUON_CHECK(saved_line == line, "resume: the checkpoint belongs to another run: its ", part, " is '",
-                saved_line, "', this run has '", line, "'");
+    GLUON_CHECK(saved_line == line, "resume: the checkpoint belongs to another run: its ", part, " is '", saved_line,
+                "', this run has '", line, "'");
   }
 }
 

@@ -2,8 +2,7 @@
 
 namespace gluon::lab {
 
-RunWriter::RunWriter(RunDirectory& directory, Progress& progress, const Recorder* recorder,
-                     int64_t steps_taken)
+RunWriter::RunWriter(RunDirectory& directory, Progress& progress, const Recorder* recorder, int64_t steps_taken)
     : directory_(directory), progress_(progress) {
   if (recorder != nullptr) samples_.emplace(directory.smoothness(), recorder->measured(), steps_taken);
   if (std::filesystem::exists(directory.path() / kEventFile)) add_event_file();
@@ -19,8 +18,8 @@ void RunWriter::append(const LogRow& row, const Pace& pace) {
     events_.emplace(event_path_, directory_.log());  // which has been rewound to the checkpoint
   }
   if (row.val) val_ = row.val;
-  progress_.show({row.step, pace.steps, row.loss, val_, pace.tokens_per_second, row.optimizer,
-                  pace.seconds_left, row.val.has_value()});
+  progress_.show({row.step, pace.steps, row.loss, val_, pace.tokens_per_second, row.optimizer, pace.seconds_left,
+                  row.val.has_value()});
 }
 
 void RunWriter::append(const Trajectory& samples) {

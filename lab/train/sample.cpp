@@ -22,8 +22,7 @@ void check_options(const TrainConfig& config, const SampleOptions& options) {
 
 }  // namespace
 
-std::string sample_text(const TrainConfig& config, const Experiment& experiment,
-                        const SampleOptions& options) {
+std::string sample_text(const TrainConfig& config, const Experiment& experiment, const SampleOptions& options) {
   check_options(config, options);
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);

@@ -20,8 +20,7 @@ struct SampleOptions {
 
 /// What the experiment's model, as it is in memory, writes after the prompt. Throws InputError when it is no language
 /// model or an option is out of range.
-std::string sample_text(const TrainConfig& config, const Experiment& experiment,
-                        const SampleOptions& options);
+std::string sample_text(const TrainConfig& config, const Experiment& experiment, const SampleOptions& options);
 
 struct RunSample {
   std::string text;

@@ -90,8 +90,7 @@ void Trainer::check_position() const {
   for (const torch::Tensor& parameter : model_->parameters()) {
     weights += parameter.detach().sum(torch::kDouble).item<double>();
   }
-  check_agreement(*share_.collective(),
-                  {{"step", std::to_string(steps_taken())}, {"weights", number_text(weights)}});
+  check_agreement(*share_.collective(), {{"step", std::to_string(steps_taken())}, {"weights", number_text(weights)}});
 }
 
 double Trainer::step() {
@@ -177,9 +176,7 @@ void Trainer::save(RunWriter* writer) const {
   if (writer != nullptr) writer->save(std::move(now));
 }
 
-bool Trainer::is_due(int64_t every) const {
-  return steps_taken() % every == 0 || steps_taken() == config_.steps;
-}
+bool Trainer::is_due(int64_t every) const { return steps_taken() % every == 0 || steps_taken() == config_.steps; }
 
 Checkpoint Trainer::checkpoint() const {
   share_.copy_from_first(model_->buffers());
@@ -208,8 +205,7 @@ RunIdentity Trainer::identity() const {
 }
 
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {
-  LogRow row{
-      steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, mean_radii(optimizer_), {}};
+  LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, mean_radii(optimizer_), {}};
   // A GPU runs ahead of this process: the optimizer's share is not known here.
   if (config_.device == "cpu") row.optimizer = timing_.optimizer / timing_.total();
   return row;

@@ -20,22 +20,19 @@ std::string short_text(double value) {
 
 // One value for all groups must suit the stiffest: the smallest radius, the largest constants.
 double least(std::span<const GroupRadius> radii, double GroupRadius::*field) {
-  return (*std::min_element(
-             radii.begin(), radii.end(),
-             [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
+  return (*std::min_element(radii.begin(), radii.end(),
+                            [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
          field;
 }
 
 double largest(std::span<const GroupRadius> radii, double GroupRadius::*field) {
-  return (*std::max_element(
-             radii.begin(), radii.end(),
-             [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
+  return (*std::max_element(radii.begin(), radii.end(),
+                            [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
          field;
 }
 
 bool has_group(std::span<const GroupRadius> radii, std::string_view group) {
-  return std::any_of(radii.begin(), radii.end(),
-                     [&](const GroupRadius& radius) { return radius.group == group; });
+  return std::any_of(radii.begin(), radii.end(), [&](const GroupRadius& radius) { return radius.group == group; });
 }
 
 // The key of --radius for a group (presets.h).
@@ -46,13 +43,11 @@ std::string key_of(const GroupRadius& radius, std::span<const GroupRadius> all) 
 }
 
 // "hidden=0.01,embedding=1": the value of each group.
-std::string radius_text(std::span<const GroupRadius> radii,
-                        const std::function<double(const GroupRadius&)>& value) {
+std::string radius_text(std::span<const GroupRadius> radii, const std::function<double(const GroupRadius&)>& value) {
   std::map<std::string, double> values;
   for (const GroupRadius& radius : radii) values.emplace(key_of(radius, radii), value(radius));
   std::string text;
-  for (const auto& [key, number] : values)
-    text += join(text.empty() ? "" : ",", key, "=", short_text(number));
+  for (const auto& [key, number] : values) text += join(text.empty() ? "" : ",", key, "=", short_text(number));
   return text;
 }
 
@@ -70,8 +65,8 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
   GLUON_CHECK(!radii.empty(), "tune: no radii");
   GLUON_CHECK(run.smoothness_geometry.empty() || run.smoothness_geometry == run.preset ||
                   (run.preset == "adamw" && run.smoothness_geometry == "unscion"),
-              "tune: the run was measured in the norms of ", run.smoothness_geometry, ", its preset is ",
-              run.preset, ": the radii do not apply");
+              "tune: the run was measured in the norms of ", run.smoothness_geometry, ", its preset is ", run.preset,
+              ": the radii do not apply");
   const auto predicted = [](const GroupRadius& radius) { return radius.predicted; };
   TrainConfig next = run;
   next.out.clear();
@@ -81,9 +76,7 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     // --radius sets the radii of the balls; a step moves by gamma times those.
     const presets::ScionOptions defaults;
     std::map<std::string, double> given = parse_radii(run.radius);
-    const auto factor = [&](const std::string& key, double own) {
-      return given.count(key) ? given[key] : own;
-    };
+    const auto factor = [&](const std::string& key, double own) { return given.count(key) ? given[key] : own; };
     const double gamma = has_group(radii, "conv") && !has_group(radii, "hidden")
                              ? factor("conv_gamma", defaults.conv_gamma)
                              : factor("gamma", defaults.gamma);
@@ -93,12 +86,11 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     }
   } else if (run.preset == "muon") {
     for (const GroupRadius& radius : radii) {
-      if (radius.group == "hidden" || radius.group == "conv")
-        next.radius = "hidden=" + short_text(radius.predicted);
+      if (radius.group == "hidden" || radius.group == "conv") next.radius = "hidden=" + short_text(radius.predicted);
     }
   } else if (run.preset == "deterministic_gluon") {
-    next.radius = join("L0=", short_text(largest(radii, &GroupRadius::l0)),
-                       ",L1=", short_text(largest(radii, &GroupRadius::l1)));
+    next.radius =
+        join("L0=", short_text(largest(radii, &GroupRadius::l0)), ",L1=", short_text(largest(radii, &GroupRadius::l1)));
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";

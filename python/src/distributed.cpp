@@ -30,27 +30,22 @@ class Held {
 };
 
 // Steps run without the GIL. Exceptions of Python become RankLost; KeyboardInterrupt and SystemExit stay.
-template <typename Body>
-auto in_python(int rank, int size, Body body) {
+template <typename Body> auto in_python(int rank, int size, Body body) {
   const py::gil_scoped_acquire gil;
   try {
     return body();
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_Exception)) throw;
     const std::string kind = py::str(error.type().attr("__name__")), text = py::str(error.value());
-    throw RankLost(join("rank ", rank, " of ", size, ": an exchange with the other ranks failed (", kind,
-                        ": ", text, ")"));
+    throw RankLost(
+        join("rank ", rank, " of ", size, ": an exchange with the other ranks failed (", kind, ": ", text, ")"));
   }
 }
 
 class TorchExchange : public Exchange {
  public:
   TorchExchange(int rank, int size, py::object work, at::Tensor tensor, at::Tensor sent)
-      : rank_(rank),
-        size_(size),
-        work_(std::move(work)),
-        tensor_(std::move(tensor)),
-        sent_(std::move(sent)) {}
+      : rank_(rank), size_(size), work_(std::move(work)), tensor_(std::move(tensor)), sent_(std::move(sent)) {}
 
   void wait() override {
     in_python(rank_, size_, [&] { work_.get().attr("wait")(); });
@@ -83,9 +78,7 @@ class TorchCollective : public Collective {
   int size() const override { return static_cast<int>(ranks_.size()); }
 
   ExchangePtr all_reduce(at::Tensor tensor) override { return start("all_reduce", std::move(tensor)); }
-  ExchangePtr reduce(at::Tensor tensor, int root) override {
-    return start("reduce", std::move(tensor), "dst", root);
-  }
+  ExchangePtr reduce(at::Tensor tensor, int root) override { return start("reduce", std::move(tensor), "dst", root); }
   ExchangePtr broadcast(at::Tensor tensor, int root) override {
     return start("broadcast", std::move(tensor), "src", root);
   }

@@ -31,8 +31,7 @@ void bind_fit(py::module_& module) {
       .def_readonly("unmoved", &LayerFit::unmoved)
       .def_readonly("gradient", &LayerFit::gradient)
       .def_readonly("radius", &LayerFit::radius)
-      .def("__repr__",
-           [](const LayerFit& fit) { return join("LayerFit('", fit.layer, "', ", text(fit.fit), ")"); });
+      .def("__repr__", [](const LayerFit& fit) { return join("LayerFit('", fit.layer, "', ", text(fit.fit), ")"); });
   py::class_<UnfittedLayer>(module, "UnfittedLayer")
       .def_readonly("layer", &UnfittedLayer::layer)
       .def_readonly("group", &UnfittedLayer::group)
@@ -46,8 +45,7 @@ void bind_fit(py::module_& module) {
       .def_readonly("predicted", &GroupRadius::predicted)
       .def_readonly("used", &GroupRadius::used);
   py::class_<TrajectoryFit>(module, "TrajectoryFit")
-      .def_property_readonly("estimator",
-                             [](const TrajectoryFit& fit) { return estimator_name(fit.estimator); })
+      .def_property_readonly("estimator", [](const TrajectoryFit& fit) { return estimator_name(fit.estimator); })
       .def_readonly("layers", &TrajectoryFit::layers)
       .def_readonly("unfitted", &TrajectoryFit::unfitted)
       .def("radii", &predict_radii, "Theorem 1's radius of each group of layers, medians over its layers.");
@@ -55,8 +53,8 @@ void bind_fit(py::module_& module) {
   const FitOptions defaults;
   module.def(
       "fit_smoothness",
-      [](const std::vector<double>& smoothness, const std::vector<double>& gradient, double hinge,
-         bool l0_zero, int64_t skip_first) {
+      [](const std::vector<double>& smoothness, const std::vector<double>& gradient, double hinge, bool l0_zero,
+         int64_t skip_first) {
         return fit_smoothness(smoothness, gradient, {hinge, l0_zero, skip_first});
       },
       py::arg("smoothness"), py::arg("gradient"), py::arg("hinge") = defaults.lambda,

@@ -10,11 +10,9 @@ namespace {
 // Reads the fields of a rule from a dict; keys that were not read are unknown.
 class RuleReader {
  public:
-  explicit RuleReader(const py::dict& rule)
-      : left_(py::reinterpret_steal<py::dict>(PyDict_Copy(rule.ptr()))) {}
+  explicit RuleReader(const py::dict& rule) : left_(py::reinterpret_steal<py::dict>(PyDict_Copy(rule.ptr()))) {}
 
-  template <typename T>
-  void read(const char* key, T& field) {
+  template <typename T> void read(const char* key, T& field) {
     allowed_ += (allowed_.empty() ? "" : ", ") + std::string(key);
     if (!left_.contains(key)) return;
     const py::object value = left_.attr("pop")(key);
@@ -116,15 +114,14 @@ void bind_geometry(py::module_& module) {
       .def_property_readonly("role", [](const Layer& layer) { return role_name(layer.role); })
       .def_readonly("group", &Layer::group);
 
-  py::class_<Geometry>(
-      module, "Geometry",
-      "Which norm measures which layer, and how far each moves: an ordered list of rules, the first "
-      "that matches decides.\n\n"
-      ">>> import gluon\n"
-      ">>> gluon.Geometry([{'role': 'hidden', 'norm': 'spectral', 'radius': 0.02},\n"
-      "...                 {'norm': 'adamw', 'radius': 3e-4}])\n"
-      "Geometry([{'role': 'hidden', 'norm': 'spectral', 'radius': 0.02}, "
-      "{'norm': 'adamw', 'radius': 0.0003}], momentum='ema(0.9)')\n")
+  py::class_<Geometry>(module, "Geometry",
+                       "Which norm measures which layer, and how far each moves: an ordered list of rules, the first "
+                       "that matches decides.\n\n"
+                       ">>> import gluon\n"
+                       ">>> gluon.Geometry([{'role': 'hidden', 'norm': 'spectral', 'radius': 0.02},\n"
+                       "...                 {'norm': 'adamw', 'radius': 3e-4}])\n"
+                       "Geometry([{'role': 'hidden', 'norm': 'spectral', 'radius': 0.02}, "
+                       "{'norm': 'adamw', 'radius': 0.0003}], momentum='ema(0.9)')\n")
       .def(py::init(&geometry_from), py::arg("rules"), py::arg("momentum") = "ema(0.9)")
       .def_property_readonly("rules", &rules_of, "The rules as dicts.")
       .def_property_readonly("momentum", [](const Geometry& geometry) { return geometry.momentum().name(); })
@@ -138,9 +135,7 @@ void bind_geometry(py::module_& module) {
                          geometry.momentum().name(), "')");
            })
       .def(py::pickle(
-          [](const Geometry& geometry) {
-            return py::make_tuple(rules_of(geometry), geometry.momentum().name());
-          },
+          [](const Geometry& geometry) { return py::make_tuple(rules_of(geometry), geometry.momentum().name()); },
           [](const py::tuple& saved) {
             return geometry_from(saved[0].cast<std::vector<py::dict>>(), saved[1].cast<std::string>());
           }));

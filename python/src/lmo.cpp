@@ -17,8 +17,7 @@ Role role_of(const at::Tensor& tensor, const OptionalRole& role) {
   return role ? parse_role(*role) : infer_role("", tensor.sizes());
 }
 
-NormPtr norm_for(const at::Tensor& tensor, const std::string& name, Role role,
-                 const std::string& orthogonalizer) {
+NormPtr norm_for(const at::Tensor& tensor, const std::string& name, Role role, const std::string& orthogonalizer) {
   MatrixShape shape = matrix_shape(tensor.sizes(), role);
   shape.batch = 1;
   return make_norm(name, shape, orthogonalizer);
@@ -26,8 +25,7 @@ NormPtr norm_for(const at::Tensor& tensor, const std::string& name, Role role,
 
 // One value per matrix; a parameter that is a single matrix has a single value.
 at::Tensor per_matrix(const at::Tensor& values, const at::Tensor& parameter, Role role) {
-  const bool stack =
-      parameter.dim() > 2 && role != Role::kConv && role != Role::kVector && role != Role::kScalar;
+  const bool stack = parameter.dim() > 2 && role != Role::kConv && role != Role::kVector && role != Role::kScalar;
   return stack ? values.reshape(parameter.sizes().slice(0, parameter.dim() - 2)) : values.reshape({});
 }
 

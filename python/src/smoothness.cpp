@@ -37,8 +37,8 @@ std::vector<py::dict> rows_of(const Trajectory& trajectory) {
 }
 
 void extend(Trajectory& trajectory, const Trajectory& later) {
-  GLUON_CHECK(trajectory.layers.size() == later.layers.size(), "Trajectory: expected ",
-              trajectory.layers.size(), " layers, got ", later.layers.size());
+  GLUON_CHECK(trajectory.layers.size() == later.layers.size(), "Trajectory: expected ", trajectory.layers.size(),
+              " layers, got ", later.layers.size());
   for (std::size_t i = 0; i < later.layers.size(); ++i) {
     auto& samples = trajectory.layers[i].samples;
     samples.insert(samples.end(), later.layers[i].samples.begin(), later.layers[i].samples.end());
@@ -63,8 +63,8 @@ void write_csv(const Trajectory& trajectory, const std::string& path) {
 
 void bind_smoothness(py::module_& module) {
   py::class_<Trajectory>(module, "Trajectory", "Samples of trajectory smoothness, layer by layer.")
-      .def_property_readonly(
-          "estimator", [](const Trajectory& trajectory) { return estimator_name(trajectory.estimator); })
+      .def_property_readonly("estimator",
+                             [](const Trajectory& trajectory) { return estimator_name(trajectory.estimator); })
       .def_property_readonly("layers",
                              [](const Trajectory& trajectory) {
                                std::vector<std::string> names;
@@ -76,11 +76,8 @@ void bind_smoothness(py::module_& module) {
       .def("to_csv", &write_csv, py::arg("path"))
       .def(
           "gathered",
-          [](const Trajectory& trajectory, Collective& collective) {
-            return gather_samples(collective, trajectory);
-          },
-          py::arg("collective"), py::call_guard<py::gil_scoped_release>(),
-          "The samples of all ranks, on all of them.")
+          [](const Trajectory& trajectory, Collective& collective) { return gather_samples(collective, trajectory); },
+          py::arg("collective"), py::call_guard<py::gil_scoped_release>(), "The samples of all ranks, on all of them.")
       .def("__len__", [](const Trajectory& trajectory) {
         std::size_t samples = 0;
         for (const auto& layer : trajectory.layers) samples += layer.samples.size();
@@ -97,8 +94,8 @@ void bind_smoothness(py::module_& module) {
                                  .dual = dual,
                                  .measures = [owned](std::size_t layer) { return owned.at(layer); }});
            }),
-           py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("every"), py::arg("mode"),
-           py::arg("dual"), py::arg("owned"))
+           py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("every"), py::arg("mode"), py::arg("dual"),
+           py::arg("owned"))
       .def("needs_reference", &Recorder::needs_reference, py::arg("step"))
       .def("take_reference", &Recorder::take_reference)
       .def("measured", &Recorder::measured)

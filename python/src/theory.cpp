@@ -28,8 +28,7 @@ Constants constants_from(const PerLayer& l0, const PerLayer& l1, double initial_
                          const std::optional<PerLayer>& t = {}, const PerLayer& noise_factor = 1.0) {
   std::size_t layers = 1;
   for (const PerLayer* values : {&l0, &l1}) {
-    if (const auto* several = std::get_if<std::vector<double>>(values))
-      layers = std::max(layers, several->size());
+    if (const auto* several = std::get_if<std::vector<double>>(values)) layers = std::max(layers, several->size());
   }
   const auto l0s = values_of(l0, layers, "L0");
   const auto l1s = values_of(l1, layers, "L1");
@@ -83,8 +82,7 @@ void bind_theory(py::module_& parent) {
   py::module_ module = parent.def_submodule("theory");
   bind_guarantee(module);
   const auto def = [&](const char* name, auto function, const auto&... arguments) {
-    module.def(name, function, py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(),
-               arguments...);
+    module.def(name, function, py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), arguments...);
   };
   def(
       "theorem1",
@@ -103,9 +101,7 @@ void bind_theory(py::module_& parent) {
   def(
       "theorem3",
       [](const PerLayer& l0, const PerLayer& l1, double gap, double sigma, const std::optional<PerLayer>& t,
-         const PerLayer& noise_factor) {
-        return theorem3(constants_from(l0, l1, gap, t, noise_factor), sigma);
-      },
+         const PerLayer& noise_factor) { return theorem3(constants_from(l0, l1, gap, t, noise_factor), sigma); },
       py::arg("sigma"), py::arg("t") = py::none(), py::arg("noise_factor") = 1.0);
   def(
       "theorem_pl",

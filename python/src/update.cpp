@@ -10,8 +10,7 @@ namespace gluon::python {
 namespace {
 
 NonFinite parse_non_finite(const std::string& name) {
-  GLUON_CHECK(name == "error" || name == "skip", "non_finite: unknown name '", name,
-              "'; allowed are error, skip");
+  GLUON_CHECK(name == "error" || name == "skip", "non_finite: unknown name '", name, "'; allowed are error, skip");
   return name == "skip" ? NonFinite::kSkip : NonFinite::kError;
 }
 
@@ -25,19 +24,16 @@ presets::MuonScale parse_muon_scale(const std::string& name) {
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geometry& geometry,
                                           const std::optional<MomentumSpec>& momentum,
                                           const std::string& orthogonalizer, const std::string& schedule,
-                                          const std::string& non_finite,
-                                          std::pair<double, double> adamw_betas, double adamw_eps,
-                                          double adamw_clip, CollectivePtr collective,
+                                          const std::string& non_finite, std::pair<double, double> adamw_betas,
+                                          double adamw_eps, double adamw_clip, CollectivePtr collective,
                                           std::function<void(const std::string&)> warn) {
-  OptimizerOptions options{.schedule = make_schedule(schedule),
-                           .orthogonalizer = orthogonalizer,
-                           .non_finite = parse_non_finite(non_finite),
-                           .adamw = {.beta1 = adamw_betas.first,
-                                     .beta2 = adamw_betas.second,
-                                     .eps = adamw_eps,
-                                     .clip = adamw_clip},
-                           .collective = std::move(collective),
-                           .warn = std::move(warn)};
+  OptimizerOptions options{
+      .schedule = make_schedule(schedule),
+      .orthogonalizer = orthogonalizer,
+      .non_finite = parse_non_finite(non_finite),
+      .adamw = {.beta1 = adamw_betas.first, .beta2 = adamw_betas.second, .eps = adamw_eps, .clip = adamw_clip},
+      .collective = std::move(collective),
+      .warn = std::move(warn)};
   if (momentum) options.momentum = momentum_from(*momentum);
   return std::make_unique<Optimizer>(std::move(layers), geometry, std::move(options));
 }
@@ -86,8 +82,7 @@ void bind_update(py::module_& module) {
       .def("set_group_radius_multiplier", &Optimizer::set_group_radius_multiplier, py::arg("group"),
            py::arg("multiplier"))
       .def("set_group_beta", &Optimizer::set_group_beta, py::arg("group"), py::arg("beta"))
-      .def_property_readonly("beta",
-                             [](const Optimizer& optimizer) { return optimizer.momentum().constant_beta(); })
+      .def_property_readonly("beta", [](const Optimizer& optimizer) { return optimizer.momentum().constant_beta(); })
       .def_property_readonly("steps_taken", &Optimizer::steps_taken)
       .def_property_readonly("steps_skipped", &Optimizer::steps_skipped)
       .def_property_readonly("layers", &Optimizer::layers)

@@ -13,8 +13,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear up{register_module("up", torch::nn::Linear(6, 12))};
   torch::nn::Linear down{register_module("down", torch::nn::Linear(12, 6))};
   torch::nn::LayerNorm norm{register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({6})))};
-  torch::nn::Linear head{
-      register_module("head", torch::nn::Linear(torch::nn::LinearOptions(6, 11).bias(false)))};
+  torch::nn::Linear head{register_module("head", torch::nn::Linear(torch::nn::LinearOptions(6, 11).bias(false)))};
 
   torch::Tensor loss(const torch::Tensor& tokens) {
     const auto logits = head(norm(down(torch::relu(up(embed(tokens.slice(1, 0, -1)))))));

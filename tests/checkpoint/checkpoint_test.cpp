@@ -61,8 +61,7 @@ void expect_checkpoint(const Checkpoint& checkpoint, int64_t step, int64_t entri
   EXPECT_EQ(checkpoint.step, step);
   EXPECT_EQ(checkpoint.optimizer.step, step + 1);
   EXPECT_TRUE(checkpoint.model.at("w").equal(expected.model.at("w")));
-  EXPECT_TRUE(
-      checkpoint.optimizer.tensors.at("momentum/w").equal(expected.optimizer.tensors.at("momentum/w")));
+  EXPECT_TRUE(checkpoint.optimizer.tensors.at("momentum/w").equal(expected.optimizer.tensors.at("momentum/w")));
   EXPECT_EQ(checkpoint.text, expected.text);
 }
 
@@ -74,15 +73,12 @@ void flip_byte(const fs::path& path, std::streamoff place) {
   file.put(byte);
 }
 
-void flip_last_byte(const fs::path& path) {
-  flip_byte(path, static_cast<std::streamoff>(fs::file_size(path)) - 1);
-}
+void flip_last_byte(const fs::path& path) { flip_byte(path, static_cast<std::streamoff>(fs::file_size(path)) - 1); }
 
 TEST_F(CheckpointFolder, EveryFieldRoundTrips) {
   Checkpoint saved;
   saved.step = 400;
-  saved.model = {
-      {"w", at::randn({3, 4})}, {"gluon.step", at::zeros({})}, {"count", at::ones({2}, at::kLong)}};
+  saved.model = {{"w", at::randn({3, 4})}, {"gluon.step", at::zeros({})}, {"count", at::ones({2}, at::kLong)}};
   saved.optimizer = {.step = 399, .tensors = {{"momentum/w", at::randn({3, 4})}}};
   saved.tensors = {{"random/cpu", at::arange(100, at::kByte)}, {"w", at::zeros({1})}};
   saved.text = {{"config", "steps = 400\n"}, {"gluon.step", "7"}, {"checksum", "x"}, {"", ""}};
@@ -106,8 +102,7 @@ TEST_F(CheckpointFolder, EveryFieldRoundTrips) {
 }
 
 TEST_F(CheckpointFolder, KeepsTheTwoNewestSteps) {
-  for (const int64_t step : {0, 99999999, 100000000, 100000001})
-    save_checkpoint(folder_, checkpoint_at(step));
+  for (const int64_t step : {0, 99999999, 100000000, 100000001}) save_checkpoint(folder_, checkpoint_at(step));
   EXPECT_EQ(names(), (Names{"step-100000000.safetensors", "step-100000001.safetensors", "latest"}));
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 100000001);
   save_checkpoint(folder_, checkpoint_at(100000001));
@@ -131,8 +126,7 @@ TEST_F(CheckpointFolder, DamagedNewestFallsBackWithAWarning) {
   const auto [checkpoint, warning] = load_checkpoint(folder_);
   expect_checkpoint(checkpoint, 1);
   EXPECT_NE(warning.find(file("00000002").string() + "' is damaged"), std::string::npos) << warning;
-  EXPECT_NE(warning.find("'" + file("00000001").string() + "' was taken instead"), std::string::npos)
-      << warning;
+  EXPECT_NE(warning.find("'" + file("00000001").string() + "' was taken instead"), std::string::npos) << warning;
 }
 
 TEST_F(CheckpointFolder, EveryChangedByteIsDetected) {
@@ -152,8 +146,7 @@ TEST_F(CheckpointFolder, ErrorListsEveryDamagedFile) {
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   flip_last_byte(file("00000002"));
   fs::resize_file(file("00000001"), 5);
-  EXPECT_INPUT_ERROR(load_checkpoint(folder_),
-                     "checkpoint: no intact checkpoint in '" + folder_.string() + "': ");
+  EXPECT_INPUT_ERROR(load_checkpoint(folder_), "checkpoint: no intact checkpoint in '" + folder_.string() + "': ");
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), file("00000002").string() + "' is damaged");
   EXPECT_INPUT_ERROR(load_checkpoint(folder_),
                      file("00000001").string() + "' is not a safetensors file or is truncated: 5 bytes");
@@ -234,10 +227,8 @@ TEST_F(CheckpointFolder, UnknownEntriesAreRejected) {
   refuses([](TensorFile& f) { f.metadata.erase("gluon.version"); }, "its metadata has no 'gluon.version'");
   refuses([](TensorFile& f) { f.metadata["gluon.step"] = "1x"; },
           "metadata 'gluon.step' must be a whole number >= 0, got '1x'");
-  refuses([](TensorFile& f) { f.metadata["gluon.optimizer.step"] = "-1"; },
-          "must be a whole number >= 0, got '-1'");
-  refuses([](TensorFile& f) { f.metadata["gluon.optimizer.version"] = ""; },
-          "must be a whole number >= 0, got ''");
+  refuses([](TensorFile& f) { f.metadata["gluon.optimizer.step"] = "-1"; }, "must be a whole number >= 0, got '-1'");
+  refuses([](TensorFile& f) { f.metadata["gluon.optimizer.version"] = ""; }, "must be a whole number >= 0, got ''");
   refuses([](TensorFile& f) { f.metadata["other"] = ""; }, "metadata 'other' must start with text/");
   refuses([](TensorFile& f) { f.tensors["w"] = at::ones({1}); },
           "tensor 'w' must start with model/, optimizer/ or tensors/");
@@ -262,8 +253,7 @@ TEST_F(CheckpointFolder, InvalidCheckpointsAreNotSaved) {
 
 TEST_F(CheckpointFolder, RemovesTemporariesOfKilledWritersOnly) {
   fs::create_directories(folder_);
-  for (const std::string name :
-       {"step-00000001.safetensors.tmp-12-0", "latest.tmp-7-3", "notes.tmp-1", "step-x"})
+  for (const std::string name : {"step-00000001.safetensors.tmp-12-0", "latest.tmp-7-3", "notes.tmp-1", "step-x"})
     std::ofstream(folder_ / name) << "x";
   save_checkpoint(folder_, checkpoint_at(2));
   EXPECT_EQ(names(), (Names{"step-00000002.safetensors", "latest", "notes.tmp-1", "step-x"}));
@@ -296,9 +286,8 @@ TEST_F(CheckpointFolder, FullDiskKeepsTheOldCheckpoint) {
     GTEST_SKIP() << "a small disk can be mounted by root only";
   for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
   const Names before = names();
-  EXPECT_INPUT_ERROR(
-      save_checkpoint(folder_, checkpoint_at(3, 100000)),
-      "safetensors: cannot write '" + file("00000003").string() + "': No space left on device");
+  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint_at(3, 100000)),
+                     "safetensors: cannot write '" + file("00000003").string() + "': No space left on device");
   EXPECT_EQ(names(), before);
   EXPECT_EQ(load_checkpoint(folder_).warning, "");
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 2);

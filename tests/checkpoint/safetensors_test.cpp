@@ -53,9 +53,8 @@ class Safetensors : public ::testing::Test {
 };
 
 TensorFile small_file() {
-  return {
-      .tensors = {{"layer", at::tensor({1, 2, 3}, at::kInt)}, {"scalar", at::scalar_tensor(1, at::kDouble)}},
-      .metadata = {{"format", "pt"}}};
+  return {.tensors = {{"layer", at::tensor({1, 2, 3}, at::kInt)}, {"scalar", at::scalar_tensor(1, at::kDouble)}},
+          .metadata = {{"format", "pt"}}};
 }
 
 TEST_F(Safetensors, SmallFileHasTheDocumentedBytes) {
@@ -186,8 +185,7 @@ TEST_F(Safetensors, DamagedHeadersAreNeverVerifiedAndNeverCrash) {
   file.tensors["flags"] = at::ones({5}, at::kBool);
   write_safetensors(path_, file);
   const std::string whole = bytes();
-  const std::size_t header_end =
-      8 + static_cast<unsigned char>(whole[0]) + 256u * static_cast<unsigned char>(whole[1]);
+  const std::size_t header_end = 8 + static_cast<unsigned char>(whole[0]) + 256u * static_cast<unsigned char>(whole[1]);
   const std::string telling = "{}[]\",:0123456789-.eE\\u \n";
   std::mt19937 random(2);
   int errors = 0;
@@ -228,16 +226,14 @@ TEST_F(Safetensors, HostileHeadersAreRejectedBeforeAllocation) {
           "tensor 'a' has dtype 'F4', expected one of F64, F32");
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}})", 8,
           "tensor 'a' of F32 [1] takes 4 bytes, its data_offsets are [0,8]");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", 4,
-          "its data_offsets are [4,0]");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", 4, "its data_offsets are [4,0]");
   refuses(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0,
           "tensor 'a' has an impossible shape [4294967296,4294967296]");
   refuses(R"({"a": {"dtype": "F32", "shape": [0, 9223372036854775807], "data_offsets": [0, 0]}})", 0,
           "has an impossible shape");
   std::string ones = "1";
   for (int i = 0; i < 64; ++i) ones += ",1";
-  refuses(R"({"a": {"dtype": "U8", "shape": [)" + ones + R"(], "data_offsets": [0, 1]}})", 1,
-          "impossible shape");
+  refuses(R"({"a": {"dtype": "U8", "shape": [)" + ones + R"(], "data_offsets": [0, 1]}})", 1, "impossible shape");
   refuses(R"({"a": {"dtype": "F32", "shape": [1099511627776], "data_offsets": [0, 4398046511104]}})", 4,
           "is truncated: 4 bytes of data, the header lists 4398046511104");
   const std::string a = R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, )";
@@ -260,8 +256,7 @@ TEST_F(Safetensors, HostileHeadersAreRejectedBeforeAllocation) {
   set_bytes(std::string("\0\0\0\5\0\0\0\0{}", 10));
   EXPECT_INPUT_ERROR(read_safetensors(path_), "a header of 83886080 bytes in a file of 10");
   set_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}");
-  EXPECT_INPUT_ERROR(read_safetensors(path_),
-                     "a header of 18446744073709551615 bytes, expected 2 to 100000000");
+  EXPECT_INPUT_ERROR(read_safetensors(path_), "a header of 18446744073709551615 bytes, expected 2 to 100000000");
 }
 
 TEST_F(Safetensors, LargestShapesAreAccepted) {
@@ -286,16 +281,14 @@ TEST_F(Safetensors, FailedWritesKeepTheOldFile) {
   const std::string before = bytes();
   const at::Tensor x = at::ones({2, 2});
   const auto refuses = [&](const TensorFile& file, const std::string& text) {
-    EXPECT_INPUT_ERROR(write_safetensors(path_, file),
-                       "safetensors: cannot write '" + path_.string() + "': " + text);
+    EXPECT_INPUT_ERROR(write_safetensors(path_, file), "safetensors: cannot write '" + path_.string() + "': " + text);
     EXPECT_EQ(bytes(), before);
     EXPECT_EQ(files_in_folder(), 1);
   };
   refuses({.tensors = {{"__metadata__", x}}}, "a tensor cannot be called '__metadata__'");
   refuses({.tensors = {{"a", at::Tensor()}}}, "tensor 'a' must be dense with values");
   refuses({.tensors = {{"a", x.to_sparse()}}}, "tensor 'a' must be dense with values");
-  refuses({.tensors = {{"a", at::empty({2}, at::device(at::kMeta))}}},
-          "tensor 'a' must be dense with values");
+  refuses({.tensors = {{"a", at::empty({2}, at::device(at::kMeta))}}}, "tensor 'a' must be dense with values");
   refuses({.tensors = {{"a", x.to(at::kComplexFloat)}}},
           "tensor 'a' has dtype ComplexFloat, expected one of F64, F32, F16, BF16");
   refuses({.tensors = {{"a\xff", x}}}, "names and metadata must be UTF-8, got 'a\xff'");
@@ -307,9 +300,8 @@ TEST_F(Safetensors, FailedWritesKeepTheOldFile) {
   fs::create_directory(folder_ / "taken");
   EXPECT_INPUT_ERROR(write_safetensors(folder_ / "taken", small_file()), "Is a directory");
   EXPECT_EQ(files_in_folder(), 2);
-  EXPECT_INPUT_ERROR(
-      write_text_atomically(folder_ / "taken", "x"),
-      "write_text_atomically: cannot write '" + (folder_ / "taken").string() + "': Is a directory");
+  EXPECT_INPUT_ERROR(write_text_atomically(folder_ / "taken", "x"),
+                     "write_text_atomically: cannot write '" + (folder_ / "taken").string() + "': Is a directory");
 }
 
 TEST_F(Safetensors, TakenTemporaryNamesAreNotOverwritten) {

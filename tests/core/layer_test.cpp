@@ -23,11 +23,8 @@ TEST(Layer, MatrixShapeFollowsTheFlatteningRule) {
 }
 
 TEST(Layer, MatricesKeepTheEntriesInOrderAndReshapeBack) {
-  for (const auto& [sizes, role] :
-       std::vector<std::pair<std::vector<int64_t>, Role>>{{{4, 3, 2, 2}, Role::kConv},
-                                                          {{5, 4, 3}, Role::kHidden},
-                                                          {{6}, Role::kVector},
-                                                          {{}, Role::kScalar}}) {
+  for (const auto& [sizes, role] : std::vector<std::pair<std::vector<int64_t>, Role>>{
+           {{4, 3, 2, 2}, Role::kConv}, {{5, 4, 3}, Role::kHidden}, {{6}, Role::kVector}, {{}, Role::kScalar}}) {
     const at::Tensor tensor = at::randn(sizes);
     const at::Tensor matrices = as_matrices(tensor, role);
     EXPECT_EQ(matrices.dim(), 3);
@@ -38,8 +35,7 @@ TEST(Layer, MatricesKeepTheEntriesInOrderAndReshapeBack) {
 
 TEST(Layer, ImpossibleShapesAreRejected) {
   EXPECT_INPUT_ERROR(matrix_shape({7}, Role::kHidden), "a hidden layer is a matrix (..., m, n), got [7]");
-  EXPECT_INPUT_ERROR(matrix_shape({7, 3}, Role::kConv),
-                     "a conv layer is (out, in, k1[, k2[, k3]]), got [7, 3]");
+  EXPECT_INPUT_ERROR(matrix_shape({7, 3}, Role::kConv), "a conv layer is (out, in, k1[, k2[, k3]]), got [7, 3]");
   EXPECT_INPUT_ERROR(matrix_shape({7}, Role::kScalar), "a scalar layer has one entry, got [7]");
 }
 
@@ -57,8 +53,7 @@ TEST(Layer, RolesFromNamesAndRanks) {
 }
 
 TEST(Layer, RoleNamesParseBack) {
-  for (const Role role :
-       {Role::kHidden, Role::kEmbedding, Role::kHead, Role::kConv, Role::kVector, Role::kScalar}) {
+  for (const Role role : {Role::kHidden, Role::kEmbedding, Role::kHead, Role::kConv, Role::kVector, Role::kScalar}) {
     EXPECT_EQ(parse_role(role_name(role)), role);
   }
   EXPECT_INPUT_ERROR(parse_role("attention"),
@@ -108,8 +103,7 @@ TEST(Blocks, EveryEntryBelongsToExactlyOneBlock) {
 
 TEST(Blocks, SplitsThatDoNotFitAreRejected) {
   const Layer matrix = layer(at::randn({10, 8}), Role::kHidden);
-  EXPECT_INPUT_ERROR(split_blocks(matrix, "qkv"),
-                     "split 'qkv' of layer 'w': 10 rows cannot be cut into 3 equal parts");
+  EXPECT_INPUT_ERROR(split_blocks(matrix, "qkv"), "split 'qkv' of layer 'w': 10 rows cannot be cut into 3 equal parts");
   EXPECT_INPUT_ERROR(split_blocks(matrix, "rows:5,4"), "the sizes must add up to 10 rows, got 9");
   EXPECT_INPUT_ERROR(split_blocks(matrix, "rows:12,-2"), "every size must be > 0, got -2");
   EXPECT_INPUT_ERROR(split_blocks(matrix, "heads"), "allowed are qkv, rows:PARTS");

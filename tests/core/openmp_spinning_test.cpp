@@ -71,8 +71,7 @@ class OpenMPSpinning : public testing::Test {
   void SetUp() override {
     if (omp_get_num_procs() < 2) GTEST_SKIP() << "needs two cores";
     if (!time_without_core()) GTEST_SKIP() << "/proc/self/task/*/schedstat is missing";
-    if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY"))
-      GTEST_SKIP() << "the environment decides";
+    if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY")) GTEST_SKIP() << "the environment decides";
   }
 };
 

@@ -16,8 +16,7 @@ TEST(Spec, SplitsAtTheOutermostCommas) {
 
 TEST(Spec, MalformedSpecsAreRejected) {
   EXPECT_INPUT_ERROR(parse_spec("", "norm"), "norm: expected a name, got ''");
-  EXPECT_INPUT_ERROR(parse_spec("scaled(2,rows", "norm"),
-                     "norm: expected name(argument,...), got 'scaled(2,rows'");
+  EXPECT_INPUT_ERROR(parse_spec("scaled(2,rows", "norm"), "norm: expected name(argument,...), got 'scaled(2,rows'");
   EXPECT_INPUT_ERROR(parse_spec("a(b))(c)", "norm"), "unbalanced parentheses");
   EXPECT_INPUT_ERROR(parse_number("0.5x", "radius"), "radius: expected a number, got '0.5x'");
   EXPECT_INPUT_ERROR(parse_number("inf", "radius"), "radius: expected a finite number, got 'inf'");

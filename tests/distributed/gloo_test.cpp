@@ -92,8 +92,7 @@ TEST(Gloo, SurvivesABrokenPipe) {
 }
 
 TEST(Gloo, ReportsRanksThatDoNotJoin) {
-  Ranks ranks{
-      .rank = 0, .size = 2, .master_port = lab::free_port(), .timeout = std::chrono::milliseconds(1500)};
+  Ranks ranks{.rank = 0, .size = 2, .master_port = lab::free_port(), .timeout = std::chrono::milliseconds(1500)};
   const std::string place = "127.0.0.1:" + std::to_string(ranks.master_port) + " within 1.5 s (";
   expect_rank_lost([&] { make_collective("gloo", ranks); }, "rank 0: rank 1 did not join at " + place);
   ranks.rank = 1;
@@ -108,8 +107,7 @@ TEST(Gloo, RejectsAnUnknownHostAndAPortInUse) {
   address.sin6_family = AF_INET6;
   socklen_t size = sizeof(address);
   auto* plain = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket, plain, size) == 0 && ::listen(socket, 1) == 0 &&
-      ::getsockname(socket, plain, &size) == 0) {
+  if (::bind(socket, plain, size) == 0 && ::listen(socket, 1) == 0 && ::getsockname(socket, plain, &size) == 0) {
     ranks.master_address = "127.0.0.1";
     ranks.master_port = ntohs(address.sin6_port);
     EXPECT_INPUT_ERROR(make_collective("gloo", ranks), "is in use on this machine");

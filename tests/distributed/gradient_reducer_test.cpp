@@ -46,9 +46,7 @@ class Counting : public Collective {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   ExchangePtr all_reduce(at::Tensor tensor) override { return inner_->all_reduce(std::move(tensor)); }
-  ExchangePtr broadcast(at::Tensor tensor, int root) override {
-    return inner_->broadcast(std::move(tensor), root);
-  }
+  ExchangePtr broadcast(at::Tensor tensor, int root) override { return inner_->broadcast(std::move(tensor), root); }
   ExchangePtr reduce(at::Tensor tensor, int root) override {
     ++reduced;
     return inner_->reduce(std::move(tensor), root);

@@ -84,8 +84,7 @@ TEST_P(Sharded, TrainsAsOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sharded,
-                         ::testing::Combine(::testing::Values(2, 3, 6),
-                                            ::testing::Values("unscion", "muon", "adamw")));
+                         ::testing::Combine(::testing::Values(2, 3, 6), ::testing::Values("unscion", "muon", "adamw")));
 
 TEST(ShardedState, EqualsTheStateOfOneRank) {
   const std::vector<int> codes = run_ranks(3, [](const Ranks& ranks) {
@@ -114,8 +113,7 @@ TEST(ShardedMomentum, IsDividedAmongTheRanks) {
   const std::vector<int> codes = run_ranks(4, [](const Ranks& ranks) {
     std::vector<Layer> layers;
     for (int i = 0; i < 16; ++i) {
-      layers.push_back(
-          {"h." + std::to_string(i), at::zeros({32, 32}).set_requires_grad(true), Role::kHidden});
+      layers.push_back({"h." + std::to_string(i), at::zeros({32, 32}).set_requires_grad(true), Role::kHidden});
     }
     Optimizer optimizer(layers, presets::make("unscion"), options_for(ranks));
     EXPECT_LE(optimizer.state_bytes(), 0.35 * 16 * 32 * 32 * 4);

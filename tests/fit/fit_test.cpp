@@ -87,8 +87,7 @@ void expect_best(const Data& data, const FitOptions& options, uint64_t seed) {
   const auto expect_no_better = [&](long double l0, long double l1) {
     if (options.l0_zero) l0 = 0;
     const long double other = loss(data, options.lambda, std::max(l0, 0.0L), std::max(l1, 0.0L));
-    ASSERT_LE(best, other + rounding)
-        << "L0 " << fit.l0 << " L1 " << fit.l1 << " loses to " << l0 << " " << l1;
+    ASSERT_LE(best, other + rounding) << "L0 " << fit.l0 << " L1 " << fit.l1 << " loses to " << l0 << " " << l1;
   };
   const double y = *std::max_element(data.smoothness.begin(), data.smoothness.end());
   const double x = *std::max_element(data.gradient.begin(), data.gradient.end());
@@ -96,9 +95,7 @@ void expect_best(const Data& data, const FitOptions& options, uint64_t seed) {
   std::uniform_real_distribution<double> uniform(0, 1);
   for (int i = 0; i < 500; ++i) expect_no_better(y * uniform(random), y / x * uniform(random));
   for (int i = 0; i < 500; ++i) {
-    const auto factor = [&] {
-      return std::pow(10.0, -8 * uniform(random)) * (uniform(random) < 0.5 ? -1 : 1);
-    };
+    const auto factor = [&] { return std::pow(10.0, -8 * uniform(random)) * (uniform(random) < 0.5 ? -1 : 1); };
     expect_no_better(fit.l0 + factor() * std::max(fit.l0, 1e-3 * y),
                      fit.l1 + factor() * std::max(fit.l1, 1e-3 * y / x));
   }
@@ -108,8 +105,7 @@ void expect_best(const Data& data, const FitOptions& options, uint64_t seed) {
         expect_no_better(fit.l0 + i * width / 8 * std::max(fit.l0, y),
                          fit.l1 + j * width / 8 * std::max(fit.l1, y / x));
         // Along the line's own level at the largest gradient, the narrow valley of the loss.
-        expect_no_better(fit.l0 + i * width / 8 * y,
-                         fit.l1 - i * width / 8 * y / x + j * width * width * y / x);
+        expect_no_better(fit.l0 + i * width / 8 * y, fit.l1 - i * width / 8 * y / x + j * width * width * y / x);
       }
     }
   }
@@ -273,8 +269,7 @@ TEST(Fit, ListsLayersThatCannotBeFitted) {
 
 TEST(Fit, MediansOfTheFittedSamples) {
   const auto at = [](double smoothness, double gradient, double radius, double displacement = 1) {
-    return Sample{
-        .displacement = displacement, .smoothness = smoothness, .gradient = gradient, .radius = radius};
+    return Sample{.displacement = displacement, .smoothness = smoothness, .gradient = gradient, .radius = radius};
   };
   const double none = Sample::kMissing;
   Trajectory trajectory;

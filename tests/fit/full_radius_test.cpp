@@ -12,8 +12,7 @@ LayerTrajectory layer_with(const std::vector<double>& radii) {
 }
 
 TEST(FullRadius, RemovesWarmupAndCooldown) {
-  const FullRadiusSamples selection =
-      at_full_radius({.layers = {layer_with({0.1, 0.5, 0.91, 1, 0.89, 0.2})}});
+  const FullRadiusSamples selection = at_full_radius({.layers = {layer_with({0.1, 0.5, 0.91, 1, 0.89, 0.2})}});
   EXPECT_EQ(selection.all, 6);
   EXPECT_EQ(selection.kept, 2);
   EXPECT_EQ(selection.trajectory.layers[0].samples[0].radius, 0.91);
@@ -24,8 +23,7 @@ TEST(FullRadius, NineTenthsOfTheLargestStay) {
 }
 
 TEST(FullRadius, KeepsSamplesWithoutARadius) {
-  const FullRadiusSamples selection =
-      at_full_radius({.layers = {layer_with({Sample::kMissing, Sample::kMissing})}});
+  const FullRadiusSamples selection = at_full_radius({.layers = {layer_with({Sample::kMissing, Sample::kMissing})}});
   EXPECT_EQ(selection.kept, 2);
 }
 

@@ -8,25 +8,20 @@ namespace gluon {
 namespace {
 
 // Lhat = l0 + l1 |g|* exactly.
-LayerTrajectory layer(const std::string& name, const std::string& group, double l0, double l1,
-                      double radius) {
+LayerTrajectory layer(const std::string& name, const std::string& group, double l0, double l1, double radius) {
   LayerTrajectory trajectory{name, group, "spectral", "exact", {}};
   for (const double gradient : {1.0, 2.0, 4.0}) {
-    trajectory.samples.push_back(
-        {.step = 1, .smoothness = l0 + l1 * gradient, .gradient = gradient, .radius = radius});
+    trajectory.samples.push_back({.step = 1, .smoothness = l0 + l1 * gradient, .gradient = gradient, .radius = radius});
   }
   return trajectory;
 }
 
-std::vector<GroupRadius> predict(const Trajectory& trajectory) {
-  return predict_radii(fit_trajectory(trajectory));
-}
+std::vector<GroupRadius> predict(const Trajectory& trajectory) { return predict_radii(fit_trajectory(trajectory)); }
 
 TEST(Radii, MediansOverTheLayersOfAGroup) {
-  const std::vector<GroupRadius> radii =
-      predict({Estimator::kFull,
-               {layer("a", "hidden", 1, 2, 0.1), layer("e", "embedding", 0, 4, 3),
-                layer("b", "hidden", 0, 10, 0.1), layer("c", "hidden", 3, 1, 0.1)}});
+  const std::vector<GroupRadius> radii = predict({Estimator::kFull,
+                                                  {layer("a", "hidden", 1, 2, 0.1), layer("e", "embedding", 0, 4, 3),
+                                                   layer("b", "hidden", 0, 10, 0.1), layer("c", "hidden", 3, 1, 0.1)}});
   ASSERT_EQ(radii.size(), 2u);
   EXPECT_EQ(radii[0].group, "hidden");
   EXPECT_EQ(radii[0].layers, 3);
@@ -61,8 +56,7 @@ TEST(Radii, UsesFittedSamplesOnly) {
 
 TEST(Radii, WithoutL0IndependentOfTheGradient) {
   LayerTrajectory still = layer("a", "hidden", 0, 4, 0.1);
-  for (int i = 0; i < 4; ++i)
-    still.samples.push_back({.step = 1, .smoothness = 0, .gradient = 0, .radius = 0.1});
+  for (int i = 0; i < 4; ++i) still.samples.push_back({.step = 1, .smoothness = 0, .gradient = 0, .radius = 0.1});
   EXPECT_NEAR(predict({Estimator::kFull, {still}})[0].predicted, 0.25, 1e-9);
 }
 

@@ -72,18 +72,15 @@ TEST(Geometry, WithFirstPrependsARule) {
 
 TEST(Geometry, UnmatchedLayerIsRejectedByName) {
   const Geometry geometry({{.role = Role::kHidden}});
-  EXPECT_INPUT_ERROR(geometry.assign(small_gpt()),
-                     "no rule for layer 'wte.weight' (role embedding, shape [50, 8])");
+  EXPECT_INPUT_ERROR(geometry.assign(small_gpt()), "no rule for layer 'wte.weight' (role embedding, shape [50, 8])");
 }
 
 TEST(Geometry, BadRulesAreRejected) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{}), "expected at least one rule");
-  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}),
-                     "unknown name 'nuclear'");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}), "unknown name 'nuclear'");
   EXPECT_INPUT_ERROR(NormChoice(std::shared_ptr<const Norm>()), "Rule: expected a norm, got none");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0, got 0");
-  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .weight_decay = -1}}),
-                     "rule 'a*': weight decay must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .weight_decay = -1}}), "rule 'a*': weight decay must be >= 0, got -1");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = -2.0}}), "ball must be > 0, got -2");
   EXPECT_INPUT_ERROR(Geometry({{.weight_decay = 0.1, .ball = 2.0}}), "exclude each other");
   EXPECT_INPUT_ERROR(Geometry({{.norm = "adamw", .ball = 2.0}}), "AdamW has no norm ball");
@@ -91,11 +88,10 @@ TEST(Geometry, BadRulesAreRejected) {
 }
 
 TEST(Geometry, RoutingReportHasOneLinePerRule) {
-  const Geometry geometry(
-      {{.pattern = "*.qkv.*", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.5, .split = "qkv"},
-       {.role = Role::kConv},
-       {.role = Role::kHidden, .radius = 0.25, .weight_decay = 0.1},
-       {.norm = "adamw", .radius = 0.001}});
+  const Geometry geometry({{.pattern = "*.qkv.*", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.5, .split = "qkv"},
+                           {.role = Role::kConv},
+                           {.role = Role::kHidden, .radius = 0.25, .weight_decay = 0.1},
+                           {.norm = "adamw", .radius = 0.001}});
   EXPECT_EQ(geometry.routing_report(small_gpt()),
             "group    norm                        radius  layers    parameters\n"
             "*.qkv.*  scaled(sqrt(n/m),spectral)  0.5          1           192  split qkv\n"
@@ -120,8 +116,7 @@ TEST(Geometry, RoutingReportNamesEverySelectorAndSetting) {
 TEST(Geometry, LimitsOfARule) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = 0.0}}), "ball must be > 0, got 0");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = INFINITY}}), "ball must be > 0, got inf");
-  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.weight_decay = INFINITY}}),
-                     "weight decay must be >= 0, got inf");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.weight_decay = INFINITY}}), "weight decay must be >= 0, got inf");
 }
 
 }  // namespace

@@ -113,8 +113,7 @@ TEST(Presets, MuonAssignsOtherLayersToAdamW) {
 }
 
 TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
-  const Geometry geometry =
-      presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
+  const Geometry geometry = presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
   EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
   EXPECT_EQ(geometry.rules()[0].norm.name(), "max_entry");
   const Geometry exact = presets::deterministic_gluon({.norms = presets::scion()});
@@ -133,8 +132,7 @@ TEST(Presets, ByNameWithRadii) {
   const Geometry muon = presets::make("muon", {{"hidden", 0.5}, {"adamw", 0.25}});
   EXPECT_EQ(rule_for(muon, layers, 1).radius->name(), "0.5");
   EXPECT_EQ(rule_for(muon, layers, 0).radius->name(), "0.25");
-  const Geometry scion =
-      presets::make("scion", {{"gamma", 0.5}, {"hidden", 2}, {"embedding", 4}, {"vector", 6}});
+  const Geometry scion = presets::make("scion", {{"gamma", 0.5}, {"hidden", 2}, {"embedding", 4}, {"vector", 6}});
   EXPECT_EQ(rule_for(scion, layers, 1).radius->name(), "1");
   EXPECT_EQ(*rule_for(scion, layers, 1).ball, 2);
   EXPECT_EQ(rule_for(scion, layers, 0).radius->name(), "2");
@@ -167,13 +165,11 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 }
 
 TEST(Presets, BadInput) {
-  EXPECT_INPUT_ERROR(presets::make("lion"),
-                     "unknown name 'lion'; allowed are muon, scion, unscion, sign_descent");
+  EXPECT_INPUT_ERROR(presets::make("lion"), "unknown name 'lion'; allowed are muon, scion, unscion, sign_descent");
   EXPECT_INPUT_ERROR(presets::make("unscion", {{"heads", 1}}),
                      "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, "
                      "untied_embedding, head, vector");
-  EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}),
-                     "unknown radius 'hidden'; allowed are all");
+  EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}), "unknown radius 'hidden'; allowed are all");
   EXPECT_INPUT_ERROR(presets::make("unscion", {{"head", std::nan("")}}), "radius: must be > 0, got nan");
   EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
@@ -181,8 +177,7 @@ TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 0}), "scion: gamma must be in (0, 1], got 0");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 2}), "scion: conv_gamma must be in (0, 1], got 2");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 0}), "scion: conv_gamma must be in (0, 1], got 0");
-  EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}),
-                     "needs a norm for every layer");
+  EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}), "needs a norm for every layer");
 }
 
 }  // namespace

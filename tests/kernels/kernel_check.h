@@ -21,8 +21,7 @@ void expect(bool holds, const std::string& what);
 
 /// Calls run(), which sets its inputs and poisons its outputs, twice; expects the same bits and intact guards.
 template <typename... T>
-void expect_repeatable(const std::string& what, const std::function<void()>& run,
-                       const Array<T>&... outputs) {
+void expect_repeatable(const std::string& what, const std::function<void()>& run, const Array<T>&... outputs) {
   run();
   const Bits first = bits_of(outputs...);
   run();
@@ -36,8 +35,8 @@ void expect_capturable(const std::function<void()>& restore, const std::function
 
 /// Expects every entry within relative |want| + absolute of `want`, and NaN where `want` is NaN.
 template <typename T>
-void expect_close(const std::vector<T>& got, const std::vector<double>& want, double relative,
-                  double absolute, const std::string& what) {
+void expect_close(const std::vector<T>& got, const std::vector<double>& want, double relative, double absolute,
+                  const std::string& what) {
   size_t bad = 0, worst = 0;
   double excess = 0;
   for (size_t i = 0; i < want.size(); ++i) {

@@ -11,10 +11,8 @@
 
 namespace gluon::kernel_check {
 
-template <typename T>
-__global__ void fill_kernel(T* data, size_t count, unsigned seed) {
-  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
-       i += size_t{gridDim.x} * blockDim.x) {
+template <typename T> __global__ void fill_kernel(T* data, size_t count, unsigned seed) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x) {
     unsigned h = static_cast<unsigned>(i) * 2654435761u + seed;
     h = (h ^ (h >> 16)) * 0x85ebca6bu;
     h = (h ^ (h >> 13)) * 0xc2b2ae35u;
@@ -26,21 +24,18 @@ __global__ void fill_kernel(T* data, size_t count, unsigned seed) {
 }
 
 /// Random entries in [-1, 1).
-template <typename T>
-void fill_random(const Array<T>& array) {
+template <typename T> void fill_random(const Array<T>& array) {
   fill_kernel<<<1024, 256>>>(array.data(), array.size(), static_cast<unsigned>(array.size()));
   require(cudaGetLastError());
 }
 
-template <typename T>
-struct Random : Array<T> {
+template <typename T> struct Random : Array<T> {
   explicit Random(size_t count) : Array<T>(count) { fill_random(*this); }
 };
 
 static __global__ void read_kernel(const uint4* data, size_t count, unsigned* sink) {
   unsigned sum = 0;
-  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count;
-       i += size_t{gridDim.x} * blockDim.x) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < count; i += size_t{gridDim.x} * blockDim.x) {
     sum ^= data[i].x ^ data[i].y ^ data[i].z ^ data[i].w;
   }
   if (sum == 12345) *sink = sum;
@@ -57,12 +52,10 @@ class Clock {
                 "---------:", "-------:", "--------:");
   }
 
-  void row(const char* kernel, const std::string& shape, double bytes,
-           const std::function<cudaError_t()>& launch) {
+  void row(const char* kernel, const std::string& shape, double bytes, const std::function<cudaError_t()>& launch) {
     std::vector<float> times;
     for (int i = 0; i < 23; ++i) {
-      read_kernel<<<1024, 256>>>(reinterpret_cast<const uint4*>(other_.data()), other_.size() / 4,
-                                 sink_.data());
+      read_kernel<<<1024, 256>>>(reinterpret_cast<const uint4*>(other_.data()), other_.size() / 4, sink_.data());
       require(cudaEventRecord(start_));
       require(launch());
       require(cudaEventRecord(stop_));

@@ -12,17 +12,14 @@ namespace {
 const char* name_of(bool nesterov) { return nesterov ? "nesterov" : "ema"; }
 
 // |x| of each matrix in float64.
-template <typename T>
-std::vector<double> lengths_of(const std::vector<T>& x, size_t size) {
+template <typename T> std::vector<double> lengths_of(const std::vector<T>& x, size_t size) {
   std::vector<double> lengths(x.size() / size);
   for (size_t i = 0; i < x.size(); ++i) lengths[i / size] += to_double(x[i]) * to_double(x[i]);
   for (double& length : lengths) length = std::sqrt(length);
   return lengths;
 }
 
-double blended(double momentum, double gradient) {
-  return double{kBeta} * momentum + double{1 - kBeta} * gradient;
-}
+double blended(double momentum, double gradient) { return double{kBeta} * momentum + double{1 - kBeta} * gradient; }
 
 void measure_and_judge(const cuda::MomentumStep& step, const StepMemory& memory, cudaStream_t stream) {
   require(cuda::measure_momentum(step, stream));
@@ -59,8 +56,8 @@ void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov
     expect(same_bits(m, memory.momentum.get()), what + ": measuring changed the momentum");
     require(cuda::accumulate_momentum(&step, 1, nullptr));
   };
-  expect_repeatable(what, run, memory.output, memory.momentum, memory.gradient_squares,
-                    memory.momentum_squares, memory.scales);
+  expect_repeatable(what, run, memory.output, memory.momentum, memory.gradient_squares, memory.momentum_squares,
+                    memory.scales);
   const std::vector<__half> got = memory.output.get();
   const std::vector<float> kept = memory.momentum.get();
   expect_momentum(kept, m, g, magnitude, what);
@@ -82,8 +79,7 @@ void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov
   }
   const std::vector<double> carried = memory.momentum_squares.get();
   require(cuda::measure_momentum(step, nullptr));
-  expect(offset != 0 || same_bits(carried, memory.momentum_squares.get()),
-         what + ": squares are out of date");
+  expect(offset != 0 || same_bits(carried, memory.momentum_squares.get()), what + ": squares are out of date");
   memory.momentum.set(m);
   step.output = nullptr;
   require(cuda::accumulate_momentum(&step, 1, nullptr));
@@ -171,11 +167,9 @@ void check_verdict() {
 void check_momentum() {
   Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   cuda::MomentumStep empty{.count = 1, .size = 4};
-  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaErrorInvalidValue,
-         "momentum: no pointers");
+  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaErrorInvalidValue, "momentum: no pointers");
   empty.size = 0;
-  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaSuccess,
-         "momentum: nothing to do");
+  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaSuccess, "momentum: nothing to do");
   for (const bool nesterov : {false, true}) {
     for (const double magnitude : {1.0, 1e-30, 1e30, 1e-42}) {
       check_momentum_case(3, 768 * 64, 0, nesterov, magnitude);
@@ -190,12 +184,9 @@ void check_momentum() {
 }
 
 void check_updates() {
-  expect(cuda::update_parameters({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue,
-         "update: no pointers");
-  expect(cuda::update_by_sign({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue,
-         "sign: no pointers");
-  for (const auto& [count, size, offset] :
-       {std::tuple{3, 64 * 768, 0}, {2, 4099, 0}, {1, 1, 0}, {5, 20, 1}}) {
+  expect(cuda::update_parameters({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue, "update: no pointers");
+  expect(cuda::update_by_sign({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue, "sign: no pointers");
+  for (const auto& [count, size, offset] : {std::tuple{3, 64 * 768, 0}, {2, 4099, 0}, {1, 1, 0}, {5, 20, 1}}) {
     for (const double decay : {0.0, 0.1}) check_update_case(count, size, offset, decay);
     if (count > 3) continue;
     for (const bool nesterov : {false, true}) {
@@ -250,8 +241,7 @@ void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) 
       return accumulate();
     };
     if (!nesterov) clock.row("measured gradients", shape, 4 * n, measure);
-    clock.row(nesterov ? "momentum, fp16 input, nesterov" : "momentum, fp16 input, ema", shape, 14 * n,
-              accumulate);
+    clock.row(nesterov ? "momentum, fp16 input, nesterov" : "momentum, fp16 input, ema", shape, 14 * n, accumulate);
     clock.row("  both and the verdict", shape, 18 * n, all);
   }
   clock.row("update, fp16 direction", shape, 10 * n,
@@ -281,10 +271,8 @@ void measure_speed() {
 
 int main(int count, char** arguments) {
   using namespace gluon::kernel_check;
-  return run_program(count, arguments,
-                     {{"verdict", check_verdict},
-                      {"momentum", check_momentum},
-                      {"updates", check_updates},
-                      {"graph", check_graph}},
-                     measure_speed);
+  return run_program(
+      count, arguments,
+      {{"verdict", check_verdict}, {"momentum", check_momentum}, {"updates", check_updates}, {"graph", check_graph}},
+      measure_speed);
 }

@@ -73,10 +73,9 @@ double time_cublaslt(int count, int m, int n, int k, const __half* a, const __ha
     cublasLtMatrixLayout_t result;
     const int64_t stride = int64_t(rows) * columns;
     require(cublasLtMatrixLayoutCreate(&result, CUDA_R_16F, columns, rows, columns));
+    require(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
     require(
-        cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)));
-    require(cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                                             sizeof(stride)));
+        cublasLtMatrixLayoutSetAttribute(result, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)));
     return result;
   };
   const cublasLtMatrixLayout_t layout_a = layout(m, k), layout_b = transpose_b ? layout(n, k) : layout(k, n);
@@ -85,19 +84,18 @@ double time_cublaslt(int count, int m, int n, int k, const __half* a, const __ha
   const size_t workspace_bytes = size_t(64) << 20;
   static Array<char> workspace(static_cast<int64_t>(workspace_bytes));
   require(cublasLtMatmulPreferenceCreate(&preference));
-  require(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                               &workspace_bytes, sizeof(workspace_bytes)));
+  require(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                                               sizeof(workspace_bytes)));
   cublasLtMatmulHeuristicResult_t found[8];
   int count_found = 0;
-  require(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference, 8,
-                                         found, &count_found));
+  require(cublasLtMatmulAlgoGetHeuristic(lt, operation, layout_b, layout_a, layout_c, layout_c, preference, 8, found,
+                                         &count_found));
   const float alpha = 0.05f, beta = d == nullptr ? 0.0f : 0.5f;
   double best = INFINITY;
   for (int i = 0; i < count_found; ++i) {
     const auto run = [&] {
-      require(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d,
-                             layout_c, c, layout_c, &found[i].algo, workspace.data(), workspace_bytes,
-                             stream));
+      require(cublasLtMatmul(lt, operation, &alpha, b, layout_b, a, layout_a, &beta, d == nullptr ? c : d, layout_c, c,
+                             layout_c, &found[i].algo, workspace.data(), workspace_bytes, stream));
     };
     best = std::min(best, time_graph(run, 5));
   }
@@ -118,21 +116,18 @@ void bench_products(int count, int m, int n) {
     return time_graph([&] { require(launch_products(&product, 1, progress.data(), stream)); });
   };
   const auto line = [&](const char* what, double flops, double us, double lt_us) {
-    std::printf("%-16s %3d x %4d x %4d  %9.1f us %5.0f TFLOP/s | cuBLASLt %9.1f us %5.0f | %.2fx\n", what,
-                count, m, n, us, flops / us * 1e-6, lt_us, flops / lt_us * 1e-6, lt_us / us);
+    std::printf("%-16s %3d x %4d x %4d  %9.1f us %5.0f TFLOP/s | cuBLASLt %9.1f us %5.0f | %.2fx\n", what, count, m, n,
+                us, flops / us * 1e-6, lt_us, flops / lt_us * 1e-6, lt_us / us);
   };
   const double small = 2.0 * square * m, large = 2.0 * square * n;
   // The first call leaves R for the next ones.
   const double gram = time_product({.kind = ProductKind::kRowGram, .a = xs, .c = rs});
   line("X X^T", large, gram, time_cublaslt(count, m, m, n, x.data(), x.data(), true, nullptr, r.data()));
-  const double step = time_product(
-      {.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f, .beta = -1.5f});
-  line("b R + c R R", small, step,
-       time_cublaslt(count, m, m, m, r.data(), r.data(), false, r.data(), p.data()));
-  const double left =
-      time_product({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
-  line("a X + P X", large, left,
-       time_cublaslt(count, m, n, m, p.data(), x.data(), false, x.data(), y.data()));
+  const double step =
+      time_product({.kind = ProductKind::kSymmetric, .a = rs, .b = rs, .c = ps, .d = rs, .alpha = 0.5f, .beta = -1.5f});
+  line("b R + c R R", small, step, time_cublaslt(count, m, m, m, r.data(), r.data(), false, r.data(), p.data()));
+  const double left = time_product({.kind = ProductKind::kLeft, .a = ps, .b = xs, .c = ys, .d = xs, .beta = 2});
+  line("a X + P X", large, left, time_cublaslt(count, m, n, m, p.data(), x.data(), false, x.data(), y.data()));
   if (n == m) return;
   // The same memory as tall matrices (n, m).
   const HalfStack xt{x.data(), m, int64_t(m) * n}, yt{y.data(), m, int64_t(m) * n};

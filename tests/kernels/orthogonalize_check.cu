@@ -67,8 +67,7 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   const bool square = kind == ProductKind::kSymmetric;
   const int rows = square || row ? m : column ? n : m, columns = square || row ? m : n;
   const bool symmetric = row || column || square;
-  Stack a = row || column || kind == ProductKind::kRight ? Stack(count, m, n, 1, false)
-                                                         : Stack(count, m, m, 2, true);
+  Stack a = row || column || kind == ProductKind::kRight ? Stack(count, m, n, 1, false) : Stack(count, m, m, 2, true);
   Stack b = kind == ProductKind::kLeft    ? Stack(count, m, n, 3, false)
             : kind == ProductKind::kRight ? Stack(count, n, n, 4, true)
                                           : Stack(1, 8, 8, 5, false);
@@ -100,8 +99,7 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
 
   Array<double> reference(int64_t(count) * rows * columns);
   const double* right = row || column || square ? a.dense.data() : b.dense.data();
-  multiply(count, rows, columns, depth, product.alpha, a.dense.data(), column, right, row, 0,
-           reference.data());
+  multiply(count, rows, columns, depth, product.alpha, a.dense.data(), column, right, row, 0, reference.data());
   std::vector<double> expected = reference.get();
   const std::vector<double> d_host = d.dense.get();
   for (size_t i = 0; i < expected.size(); ++i) expected[i] += product.beta * d_host[i];
@@ -118,8 +116,7 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
     }
   }
   for (int64_t i = 0; symmetric && i < rows; ++i) {
-    for (int64_t j = 0; j < i / 128 * 128; ++j)
-      mirrored &= result[i * columns + j] == result[j * columns + i];
+    for (int64_t j = 0; j < i / 128 * 128; ++j) mirrored &= result[i * columns + j] == result[j * columns + i];
   }
   double square_error = 0;
   if (sums) {
@@ -132,8 +129,8 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
       square_error = std::max(square_error, std::abs(sum / wanted - 1));
     }
   }
-  std::printf("%-12s %2d x %4d x %4d  addends %d  error %.1e  squares %.0e\n", name_of(kind), count, m, n,
-              addends, error, square_error);
+  std::printf("%-12s %2d x %4d x %4d  addends %d  error %.1e  squares %.0e\n", name_of(kind), count, m, n, addends,
+              error, square_error);
   expect(error < 6e-4, "product is close to float64");
   expect(padding, "nothing is written beside the matrix");
   expect(mirrored, "both triangles hold the same bits");
@@ -141,21 +138,14 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
   expect(!(square_error > 1e-4), "partial sums add up to |C|^2");
 }
 
-std::vector<double> run_ours(const std::vector<double>& x, int count, int m, int n,
-                             const std::vector<Quintic>& rows, OrthogonalizeOptions::Form form,
-                             bool half_input) {
+std::vector<double> run_ours(const std::vector<double>& x, int count, int m, int n, const std::vector<Quintic>& rows,
+                             OrthogonalizeOptions::Form form, bool half_input) {
   const int64_t stride = (n + 7) / 8 * 8;
   Array<__half> output(count * m * stride), input(count * m * stride);
   std::vector<float> single(x.begin(), x.end());
   Array<float> device(single);
-  OrthogonalizeStack stack{count,
-                           m,
-                           n,
-                           device.data(),
-                           ElementType::kFloat32,
-                           n,
-                           int64_t(m) * n,
-                           {output.data(), stride, stride * m}};
+  OrthogonalizeStack stack{
+      count, m, n, device.data(), ElementType::kFloat32, n, int64_t(m) * n, {output.data(), stride, stride * m}};
   if (half_input) {
     const std::vector<double> scaled = scaled_by_frobenius(x, count, orthogonalize_input_length(m, n));
     std::vector<__half> rounded(input.size());
@@ -185,8 +175,8 @@ std::vector<double> run_ours(const std::vector<double>& x, int count, int m, int
 }
 
 // power: singular values about i^-power; scale multiplies the input.
-void check_orthogonalizer(int count, int m, int n, double power, double scale,
-                          OrthogonalizeOptions::Form form, bool half_input, int steps = 4) {
+void check_orthogonalizer(int count, int m, int n, double power, double scale, OrthogonalizeOptions::Form form,
+                          bool half_input, int steps = 4) {
   std::vector<double> x = gaussian(int64_t(count) * m * n, unsigned(m + n));
   for (int64_t i = 0; i < int64_t(count) * m * n; ++i) {
     const int64_t index = m <= n ? i / n % m : i % n;
@@ -196,8 +186,8 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale,
   const std::vector<double> ours = run_ours(x, count, m, n, rows, form, half_input);
   const double rounding = distance(ours, same_polynomials(x, count, m, n, rows), count, std::min(m, n));
   const bool gram = orthogonalize_in_gram_form(m, n, {.steps = steps, .form = form});
-  std::printf("%2d x %4d x %4d  power %.1f  scale %.0e  %-6s %s %d steps | float64 %.1e\n", count, m, n,
-              power, scale, gram ? "gram" : "direct", half_input ? "fp16" : "fp32", steps, rounding);
+  std::printf("%2d x %4d x %4d  power %.1f  scale %.0e  %-6s %s %d steps | float64 %.1e\n", count, m, n, power, scale,
+              gram ? "gram" : "direct", half_input ? "fp16" : "fp32", steps, rounding);
   expect(rounding < 4e-3, "close to the same polynomials in float64");
   if (small) return;
   const std::vector<double> exact = exact_polar(x, count, m, n), in_bf16 = bf16_polar_express(x, count, m, n);
@@ -205,8 +195,8 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale,
                bf16_polar = distance(in_bf16, exact, count, std::min(m, n));
   const double ours_orthogonal = orthogonality_error(ours, count, m, n);
   const double bf16_orthogonal = orthogonality_error(in_bf16, count, m, n);
-  std::printf("%19spolar %.4f, bf16 %.4f | |xx-1| %.4f, bf16 %.4f\n", "", ours_polar, bf16_polar,
-              ours_orthogonal, bf16_orthogonal);
+  std::printf("%19spolar %.4f, bf16 %.4f | |xx-1| %.4f, bf16 %.4f\n", "", ours_polar, bf16_polar, ours_orthogonal,
+              bf16_orthogonal);
   // With as many steps as bf16's the polynomials are the same and only the start differs.
   const double slack = steps <= 4 ? 1 : 1.1;
   if (power > 0 && steps <= 4) return;  // four steps leave small singular values behind, in any precision

@@ -44,18 +44,16 @@ void check_shape(int count, int m, int n, int first_bad) {
   require(orthogonalize(&stack, 1, options, workspace.data(), workspace.size(), nullptr));
   const std::vector<__half> directions = output.get();
   const float factor = -1.5f;
-  stack.target = {
-      .matrices = table.data(), .radii = lengths.data(), .factor = factor, .verdict = verdict.data()};
+  stack.target = {.matrices = table.data(), .radii = lengths.data(), .factor = factor, .verdict = verdict.data()};
   require(orthogonalize(&stack, 1, options, workspace.data(), workspace.size(), nullptr));
   const std::vector<float> got = parameters.get();
   int64_t wrong = 0;
   for (int64_t i = 0; i < all; ++i) {
-    const float want =
-        first_bad == kAllFinite ? moved(start[i], radii[i / size], factor, directions[i]) : start[i];
+    const float want = first_bad == kAllFinite ? moved(start[i], radii[i / size], factor, directions[i]) : start[i];
     wrong += got[i] != want;
   }
-  expect(wrong == 0, join("targets ", count, "x", m, "x", n, first_bad == kAllFinite ? " moved" : " left out",
-                          ": ", wrong, " of ", all, " entries are wrong"));
+  expect(wrong == 0, join("targets ", count, "x", m, "x", n, first_bad == kAllFinite ? " moved" : " left out", ": ",
+                          wrong, " of ", all, " entries are wrong"));
 }
 
 }  // namespace

@@ -22,16 +22,15 @@ cublasOperation_t operation(bool transpose) { return transpose ? CUBLAS_OP_T : C
 void multiply(int count, int m, int n, int k, double alpha, const bf16* a, bool transpose_a, const bf16* b,
               bool transpose_b, double beta, bf16* c) {
   const float alpha_f = float(alpha), beta_f = float(beta);
-  require(cublasGemmStridedBatchedEx(
-      cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha_f, b, CUDA_R_16BF,
-      transpose_b ? k : n, int64_t(k) * n, a, CUDA_R_16BF, transpose_a ? m : k, int64_t(m) * k, &beta_f, c,
-      CUDA_R_16BF, n, int64_t(m) * n, count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  require(cublasGemmStridedBatchedEx(cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha_f, b,
+                                     CUDA_R_16BF, transpose_b ? k : n, int64_t(k) * n, a, CUDA_R_16BF,
+                                     transpose_a ? m : k, int64_t(m) * k, &beta_f, c, CUDA_R_16BF, n, int64_t(m) * n,
+                                     count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
 // The quintic iteration as published, X (count, m, n) in place: R = X X^T, Z = b R + c R R, X <- a X + Z X on the
 // smaller side.
-template <typename Real>
-void iterate(int count, int m, int n, const std::vector<Quintic>& steps, Array<Real>& x) {
+template <typename Real> void iterate(int count, int m, int n, const std::vector<Quintic>& steps, Array<Real>& x) {
   const bool wide = m <= n;
   const int k = wide ? m : n, l = wide ? n : m;
   Array<Real> r(int64_t(count) * k * k), z(int64_t(count) * k * k), y(x.size());
@@ -59,11 +58,11 @@ std::vector<double> gram_of(const std::vector<double>& x, int count, int m, int 
 
 }  // namespace
 
-void multiply(int count, int m, int n, int k, double alpha, const double* a, bool transpose_a,
-              const double* b, bool transpose_b, double beta, double* c) {
-  require(cublasDgemmStridedBatched(cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha,
-                                    b, transpose_b ? k : n, int64_t(k) * n, a, transpose_a ? m : k,
-                                    int64_t(m) * k, &beta, c, n, int64_t(m) * n, count));
+void multiply(int count, int m, int n, int k, double alpha, const double* a, bool transpose_a, const double* b,
+              bool transpose_b, double beta, double* c) {
+  require(cublasDgemmStridedBatched(cublas(), operation(transpose_b), operation(transpose_a), n, m, k, &alpha, b,
+                                    transpose_b ? k : n, int64_t(k) * n, a, transpose_a ? m : k, int64_t(m) * k, &beta,
+                                    c, n, int64_t(m) * n, count));
 }
 
 std::vector<double> gaussian(int64_t size, unsigned seed) {

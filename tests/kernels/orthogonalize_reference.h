@@ -35,8 +35,8 @@ std::vector<double> gather(const std::vector<__half>& stack, int count, int m, i
 std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double factor);
 
 /// C (m, n) = alpha op(A) op(B) + beta C for each of `count` matrices.
-void multiply(int count, int m, int n, int k, double alpha, const double* a, bool transpose_a,
-              const double* b, bool transpose_b, double beta, double* c);
+void multiply(int count, int m, int n, int k, double alpha, const double* a, bool transpose_a, const double* b,
+              bool transpose_b, double beta, double* c);
 
 std::vector<double> exact_polar(const std::vector<double>& x, int count, int m, int n);
 

@@ -13,8 +13,7 @@ inline constexpr float kBeta = 0.95F;
 
 /// Matrices that start `offset` entries past an aligned address with at least `gap` entries between two, and the table
 /// of their addresses.
-template <typename Pointer>
-class Table {
+template <typename Pointer> class Table {
  public:
   Table(size_t count, size_t size, size_t offset, size_t gap)
       : count_(count),

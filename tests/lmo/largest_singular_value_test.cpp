@@ -18,9 +18,7 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-at::Tensor orthonormal(int64_t m, int64_t n) {
-  return std::get<0>(at::linalg_qr(at::randn({m, n}, at::kDouble)));
-}
+at::Tensor orthonormal(int64_t m, int64_t n) { return std::get<0>(at::linalg_qr(at::randn({m, n}, at::kDouble))); }
 
 // (1, m, n) with the singular values s.
 at::Tensor with_singular_values(const at::Tensor& s, int64_t m, int64_t n) {
@@ -33,8 +31,8 @@ at::Tensor uniform(int64_t n) { return at::rand({n}, at::kDouble); }
 at::Tensor exact(const at::Tensor& x) { return at::linalg_svdvals(x.to(at::kDouble)).amax(-1); }
 
 // Relative errors of x in `type` on every device stay in [-below, above].
-void expect_within(const at::Tensor& x, const at::Tensor& wanted, at::ScalarType type, double below,
-                   double above, const char* what) {
+void expect_within(const at::Tensor& x, const at::Tensor& wanted, at::ScalarType type, double below, double above,
+                   const char* what) {
   for (const at::Device device : devices()) {
     const at::Tensor got = largest_singular_values(x.to(device, type));
     ASSERT_EQ(got.scalar_type(), type);

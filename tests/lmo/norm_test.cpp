@@ -36,15 +36,14 @@ TEST(Norm, ClosedForms) {
     const NormPtr norm = make_norm(c.name);
     EXPECT_NEAR(norm->norm(sample()).item<double>(), c.norm, 1e-12) << c.name;
     EXPECT_NEAR(norm->dual_norm(sample()).item<double>(), c.dual, 1e-12) << c.name;
-    EXPECT_TRUE(norm->lmo(sample()).flatten().allclose(at::tensor(c.lmo, at::kDouble), 1e-12, 1e-12))
-        << c.name;
+    EXPECT_TRUE(norm->lmo(sample()).flatten().allclose(at::tensor(c.lmo, at::kDouble), 1e-12, 1e-12)) << c.name;
   }
 }
 
 TEST(Norm, NamesParseBack) {
   std::vector<std::string> names = norm_names();
-  names.insert(names.end(), {"spectral(svd)", "spectral(newton_schulz:5)", "scaled(0.5,spectral)",
-                             "scaled(0.1,scaled(3,rows))"});
+  names.insert(names.end(),
+               {"spectral(svd)", "spectral(newton_schulz:5)", "scaled(0.5,spectral)", "scaled(0.1,scaled(3,rows))"});
   for (const std::string& name : names) EXPECT_EQ(make_norm(name)->name(), name);
   EXPECT_EQ(make_norm("scaled(n,max_entry)", {1, 3, 8, 1})->name(), "scaled(8,max_entry)");
   EXPECT_EQ(make_norm("spectral", {}, "svd")->name(), "spectral(svd)");
@@ -80,26 +79,23 @@ TEST(Norm, FormsDescribeTheLmo) {
   EXPECT_EQ(polar.factor, 2);
   EXPECT_EQ(polar.coefficients.size(), 5);
   EXPECT_GT(polar.safety, 1);
-  for (const char* name : {"rows", "columns", "euclidean", "spectral(svd)", "spectral(newton_schulz)",
-                           "spectral(float32:polar_express)", "spectral(gram:polar_express)",
-                           "spectral(bfloat16:polar_express)"}) {
+  for (const char* name :
+       {"rows", "columns", "euclidean", "spectral(svd)", "spectral(newton_schulz)", "spectral(float32:polar_express)",
+        "spectral(gram:polar_express)", "spectral(bfloat16:polar_express)"}) {
     EXPECT_EQ(make_norm(name)->lmo_form().kind, Kind::kOther) << name;
   }
 }
 
 TEST(Norm, BadInput) {
-  EXPECT_INPUT_ERROR(make_norm("rows")->lmo(at::randn({16, 8, 3, 3})),
-                     "rows: expected (b, m, n), got [16, 8, 3, 3]");
+  EXPECT_INPUT_ERROR(make_norm("rows")->lmo(at::randn({16, 8, 3, 3})), "rows: expected (b, m, n), got [16, 8, 3, 3]");
   EXPECT_INPUT_ERROR(make_norm("max_entry")->norm(at::ones({1, 2, 2}, at::kLong)),
                      "max_entry: expected a floating point tensor, got Long");
-  EXPECT_INPUT_ERROR(
-      make_norm("nuclear"),
-      "unknown name 'nuclear'; allowed are spectral(ORTHOGONALIZER), scaled(FACTOR,NORM), spectral,");
+  EXPECT_INPUT_ERROR(make_norm("nuclear"),
+                     "unknown name 'nuclear'; allowed are spectral(ORTHOGONALIZER), scaled(FACTOR,NORM), spectral,");
   EXPECT_INPUT_ERROR(make_norm("scaled(2)"), "unknown name 'scaled(2)'");
   EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0, got 0");
   EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0, got inf");
-  for (const char* name :
-       {"rows(2)", "scaled(2,rows,rows)", "spectral(svd,svd)", "row(1,2)", "nuclear(svd)"}) {
+  for (const char* name : {"rows(2)", "scaled(2,rows,rows)", "spectral(svd,svd)", "row(1,2)", "nuclear(svd)"}) {
     EXPECT_INPUT_ERROR(make_norm(name), "unknown name '" + std::string(name) + "'");
   }
 }

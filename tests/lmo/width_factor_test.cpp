@@ -24,10 +24,8 @@ TEST(WidthFactor, ConvolutionFactorUsesTheFlattenedView) {
 }
 
 TEST(WidthFactor, ErrorsQuoteTheRestOfTheExpression) {
-  EXPECT_INPUT_ERROR(width_factor("", {}),
-                     "width factor '': expected a number, m, n, kernel, sqrt, max or min at ''");
-  EXPECT_INPUT_ERROR(width_factor("sqrt(q)", {}),
-                     "expected a number, m, n, kernel, sqrt, max or min at 'q)'");
+  EXPECT_INPUT_ERROR(width_factor("", {}), "width factor '': expected a number, m, n, kernel, sqrt, max or min at ''");
+  EXPECT_INPUT_ERROR(width_factor("sqrt(q)", {}), "expected a number, m, n, kernel, sqrt, max or min at 'q)'");
   EXPECT_INPUT_ERROR(width_factor("2 3", {}), "expected an operator at '3'");
   EXPECT_INPUT_ERROR(width_factor("max(1)", {}), "expected ',' at ')'");
   EXPECT_INPUT_ERROR(width_factor("(1+2", {}), "expected ')' at ''");

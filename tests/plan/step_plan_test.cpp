@@ -31,8 +31,7 @@ TEST(StepPlan, BatchesHoldMatricesThatAreAlike) {
   const StepPlan plan = route(layers, geometry);
   ASSERT_EQ(plan.batches.size(), 6);
   EXPECT_EQ(names_of(plan.batches[0].blocks),
-            (std::vector<std::string>{"blocks.0.qkv.weight[0]", "blocks.0.qkv.weight[1]",
-                                      "blocks.0.qkv.weight[2]"}));
+            (std::vector<std::string>{"blocks.0.qkv.weight[0]", "blocks.0.qkv.weight[1]", "blocks.0.qkv.weight[2]"}));
   EXPECT_EQ(names_of(plan.batches[1].blocks),
             (std::vector<std::string>{"blocks.0.proj.weight", "blocks.1.proj.weight"}));
   EXPECT_EQ(plan.batches[2].blocks.size(), 3);  // the experts

@@ -25,14 +25,14 @@ Problem single(std::shared_ptr<const LayerObjective> objective, at::Tensor start
 // f = <(x - A) H, x - A> / 2 on a tall matrix: zH of an orthogonal direction z has nuclear norm tr(H).
 struct TallQuadratic {
   at::Tensor curvature = at::tensor({0.5, 1.0, 3.0, 7.0}, at::kDouble);
-  Problem problem = single(std::make_shared<Quadratic>(at::zeros({9, 4}, at::kDouble), curvature),
-                           at::randn({9, 4}, at::kDouble));
+  Problem problem =
+      single(std::make_shared<Quadratic>(at::zeros({9, 4}, at::kDouble), curvature), at::randn({9, 4}, at::kDouble));
   double l0 = 11.5 / (kFactor * kFactor);
 };
 
 // Takes `steps` steps; `disturb` adds the noise of the batch with that number to the gradients.
-Trajectory record(const Problem& problem, const Geometry& geometry, const RecorderOptions& options,
-                  int64_t steps, const std::function<void(std::span<const Layer>, int64_t)>& disturb = {}) {
+Trajectory record(const Problem& problem, const Geometry& geometry, const RecorderOptions& options, int64_t steps,
+                  const std::function<void(std::span<const Layer>, int64_t)>& disturb = {}) {
   const std::vector<Layer> layers = problem.layers();
   const auto recorder = std::make_shared<Recorder>(layers, measuring_geometry(geometry), options);
   Optimizer optimizer(layers, geometry);
@@ -95,8 +95,7 @@ TEST(Recorder, MeasuresL1WhereL0IsZero) {
 TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
   const TallQuadratic tall;
   const Geometry geometry = one_norm(kNorm, 1e-3);
-  const auto same =
-      record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kSameBatch}, 20, add_noise);
+  const auto same = record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kSameBatch}, 20, add_noise);
   ASSERT_EQ(same.layers[0].samples.size(), 7);
   for (const Sample& sample : same.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
   const auto consecutive =
@@ -106,8 +105,8 @@ TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
 
 TEST(Recorder, SameBatchWorksAtEveryStep) {
   const TallQuadratic tall;
-  const auto trajectory = record(tall.problem, one_norm(kNorm, 1e-3),
-                                 {.every = 1, .estimator = Estimator::kSameBatch}, 6, add_noise);
+  const auto trajectory =
+      record(tall.problem, one_norm(kNorm, 1e-3), {.every = 1, .estimator = Estimator::kSameBatch}, 6, add_noise);
   ASSERT_EQ(trajectory.layers[0].samples.size(), 5);
   for (const Sample& sample : trajectory.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
 }
@@ -117,8 +116,8 @@ TEST(Recorder, OrthogonalizerApproximatesTheExactDual) {
   const Problem problem = make_problem("quadratic", shapes, 3);
   const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
   const auto exact = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull}, 4);
-  const auto close = record(problem, geometry,
-                            {.every = 1, .estimator = Estimator::kFull, .dual = "polar_express:10:1e-4"}, 4);
+  const auto close =
+      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "polar_express:10:1e-4"}, 4);
   EXPECT_EQ(close.layers[0].dual_method, "polar_express:10:1e-4");
   EXPECT_EQ(close.layers[0].norm, exact.layers[0].norm);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -130,10 +129,8 @@ TEST(Recorder, AutoIsExactOnTheCpu) {
   const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
   const Problem problem = make_problem("quadratic", shapes, 3);
   const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
-  const auto exact =
-      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "exact"}, 4);
-  const auto chosen =
-      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "auto"}, 4);
+  const auto exact = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "exact"}, 4);
+  const auto chosen = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "auto"}, 4);
   EXPECT_EQ(RecorderOptions().dual, "auto");
   EXPECT_EQ(chosen.layers[0].dual_method, "exact");
   for (std::size_t i = 0; i < 3; ++i) {
@@ -146,8 +143,7 @@ TEST(Recorder, AutoApproximatesTheExactDualOnAGpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   at::manual_seed(1);
   std::vector<Layer> layers;
-  for (const auto& [m, n] :
-       std::vector<std::pair<int64_t, int64_t>>{{96, 96}, {96, 96}, {320, 80}, {72, 288}}) {
+  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{96, 96}, {96, 96}, {320, 80}, {72, 288}}) {
     layers.push_back({"layer" + std::to_string(layers.size()), at::randn({m, n}).cuda(), Role::kHidden});
   }
   Optimizer optimizer(layers, presets::unscion());
@@ -182,8 +178,7 @@ TEST(Recorder, AutoApproximatesTheExactDualOnAGpu) {
 }
 
 TEST(Recorder, AdamWLayersAreMeasuredInTheGivenNorms) {
-  const std::vector<MatrixShape> shapes{
-      {.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}};
+  const std::vector<MatrixShape> shapes{{.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}};
   const Problem problem = make_problem("quadratic", shapes, 1);
   for (const Geometry& geometry : {presets::adamw(0.01), presets::muon()}) {
     const auto trajectory = record(problem, geometry, {.every = 2, .estimator = Estimator::kFull}, 5);
@@ -268,8 +263,7 @@ TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
 }
 
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
-  const std::vector<MatrixShape> shapes{
-      {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
+  const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
   const Problem problem = make_problem("quadratic", shapes, 4);
   const std::vector<Layer> layers = problem.layers();
   Optimizer optimizer(layers, one_norm(kNorm, 0.1), {.warn = [](const std::string&) {}});
@@ -291,11 +285,9 @@ TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
   const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 8}};
   const Problem problem = make_problem("quadratic", shapes, 5);
   const std::vector<Layer> layers = problem.layers();
-  Optimizer optimizer(layers,
-                      Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = "rows:2"}}));
+  Optimizer optimizer(layers, Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = "rows:2"}}));
   const auto recorder = std::make_shared<Recorder>(
-      layers, Geometry(std::vector<Rule>{{.norm = "spectral", .split = "columns:2"}}),
-      RecorderOptions{.every = 1});
+      layers, Geometry(std::vector<Rule>{{.norm = "spectral", .split = "columns:2"}}), RecorderOptions{.every = 1});
   optimizer.add_observer(recorder);
   for (int k = 0; k < 3; ++k) {
     problem.write_gradients(layers);
@@ -320,8 +312,8 @@ TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
   const Problem problem = make_problem("quadratic", shapes);
   const std::vector<Layer> layers = problem.layers();
   Optimizer optimizer(layers, one_norm(kNorm, 0.1));
-  const auto recorder = std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1),
-                                                   RecorderOptions{.estimator = Estimator::kSameBatch});
+  const auto recorder =
+      std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1), RecorderOptions{.estimator = Estimator::kSameBatch});
   optimizer.add_observer(recorder);
   problem.write_gradients(layers);
   EXPECT_INPUT_ERROR(optimizer.step(), "take_reference()");

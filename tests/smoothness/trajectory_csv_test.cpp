@@ -26,8 +26,7 @@ const Trajectory kMeasured{Estimator::kSameBatch, {kQuery, kOdd}};
 Trajectory measured_by(Estimator estimator) { return {estimator, kMeasured.layers}; }
 
 Sample sample(int64_t step) {
-  return {
-      .step = step, .gradient_change = 0.1, .displacement = 1e-30, .smoothness = 1e29, .gradient = 1.0 / 3};
+  return {.step = step, .gradient_change = 0.1, .displacement = 1e-30, .smoothness = 1e29, .gradient = 1.0 / 3};
 }
 
 // Steps 1..3 of both layers.
@@ -54,8 +53,7 @@ TEST(TrajectoryCsv, WritesTheDocumentedForm) {
   const TemporaryFolder folder;
   const std::string text = content(written(folder));
   EXPECT_TRUE(text.starts_with(
-      kHeader +
-      "1,attn.q,hidden,\"scaled(2,spectral)\",exact,same_batch,0.1,1e-30,1e+29,0.3333333333333333,,,\n" +
+      kHeader + "1,attn.q,hidden,\"scaled(2,spectral)\",exact,same_batch,0.1,1e-30,1e+29,0.3333333333333333,,,\n" +
       "1,\"say \"\"a,b\"\"\",,max_entry,exact,same_batch,0.1,1e-30,1e+29,0.3333333333333333,,,\n"))
       << text;
 }
@@ -65,8 +63,7 @@ TEST(TrajectoryCsv, RoundTrip) {
   const Trajectory trajectory = read_trajectory_csv(written(folder));
   EXPECT_EQ(trajectory.estimator, Estimator::kSameBatch);
   ASSERT_EQ(trajectory.layers.size(), 2);
-  for (const auto& [read, original] :
-       {std::pair(trajectory.layers[0], kQuery), {trajectory.layers[1], kOdd}}) {
+  for (const auto& [read, original] : {std::pair(trajectory.layers[0], kQuery), {trajectory.layers[1], kOdd}}) {
     EXPECT_EQ(read.layer, original.layer);
     EXPECT_EQ(read.group, original.group);
     EXPECT_EQ(read.norm, original.norm);
@@ -107,15 +104,13 @@ TEST(TrajectoryCsv, ResumesAfterAKillAtAnyByte) {
   const std::string whole = content(written(folder));
   for (std::size_t length = 0; length <= whole.size(); ++length) {
     const auto path = folder.write("cut.csv", std::string_view(whole).substr(0, length));
-    const auto rows =
-        std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n') - 1;
+    const auto rows = std::count(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length), '\n') - 1;
     TrajectoryCsvWriter writer(path, kMeasured);
     writer.append(kQuery, sample(9));
     writer.flush();
     std::size_t read = 0;
     for (const auto& layer : read_trajectory_csv(path).layers) read += layer.samples.size();
-    EXPECT_EQ(static_cast<std::ptrdiff_t>(read), std::max<std::ptrdiff_t>(rows, 0) + 1)
-        << "cut at " << length;
+    EXPECT_EQ(static_cast<std::ptrdiff_t>(read), std::max<std::ptrdiff_t>(rows, 0) + 1) << "cut at " << length;
   }
 }
 
@@ -213,8 +208,7 @@ TEST(TrajectoryCsv, BadFiles) {
                      "bad.csv line 3: smoothness must be a number or empty, got '1O'");
   EXPECT_INPUT_ERROR(read(kHeader + row + "x,a,hidden,spectral,exact,full,1,1,1,1,1,1,1\n"),
                      "line 3: step must be a whole number, got 'x'");
-  EXPECT_INPUT_ERROR(read(kHeader + "1,a,hidden\n" + row),
-                     "line 2: expected 13 cells as in the header, got 3");
+  EXPECT_INPUT_ERROR(read(kHeader + "1,a,hidden\n" + row), "line 2: expected 13 cells as in the header, got 3");
   EXPECT_INPUT_ERROR(read(kHeader + "1,,hidden,spectral,exact,full,1,1,1,1,1,1,1\n"),
                      "line 2: layer must be a name, got an empty cell");
   EXPECT_INPUT_ERROR(read(kHeader + row + "2,a,hidden,spectral,exact,consecutive,1,1,1,1,1,1,1\n"),
@@ -235,16 +229,14 @@ TEST(TrajectoryCsv, BadWrites) {
   const auto open = [](const std::filesystem::path& file) { TrajectoryCsvWriter(file, kMeasured); };
   EXPECT_INPUT_ERROR(open(folder.path() / "none" / "a.csv"), "smoothness: cannot write");
   EXPECT_INPUT_ERROR(open(folder.path()), "smoothness: cannot read " + folder.path().string());
-  EXPECT_INPUT_ERROR(open(folder.write("log.csv", "step,loss\n1,2\n")),
-                     "log.csv has other columns than step,layer");
+  EXPECT_INPUT_ERROR(open(folder.write("log.csv", "step,loss\n1,2\n")), "log.csv has other columns than step,layer");
   EXPECT_INPUT_ERROR(open(folder.write("bad.csv", kHeader + "x,y\n")),
                      "bad.csv line 2: expected 13 cells as in the header, got 2");
   const auto foreign = folder.write("foreign.csv", "no line break");
   EXPECT_INPUT_ERROR(open(foreign), "foreign.csv has other columns than step,layer");
   EXPECT_EQ(content(foreign), "no line break");
   TrajectoryCsvWriter writer(path, kMeasured);
-  EXPECT_INPUT_ERROR(writer.append({.layer = "a\nb"}, sample(4)),
-                     "names must not contain line breaks, got 'a\nb'");
+  EXPECT_INPUT_ERROR(writer.append({.layer = "a\nb"}, sample(4)), "names must not contain line breaks, got 'a\nb'");
 }
 
 }  // namespace

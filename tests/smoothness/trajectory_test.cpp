@@ -25,10 +25,8 @@ TEST(Trajectory, ReadsRunsCsvFilesAndPaperLogs) {
   EXPECT_EQ(read_trajectory(folder.path()).layers.size(), 2);
   // The content counts, not the name.
   EXPECT_EQ(read_trajectory(folder.write("samples.txt", csv)).layers.size(), 2);
-  EXPECT_EQ(read_trajectory(folder.write("log", "step:1 (7) L_estimated: 1 norm_grad: 2\n")).layers[0].layer,
-            "7");
-  EXPECT_INPUT_ERROR(read_trajectory(folder.write("a.txt", "step,layer,loss\n")),
-                     "has no column group, norm");
+  EXPECT_EQ(read_trajectory(folder.write("log", "step:1 (7) L_estimated: 1 norm_grad: 2\n")).layers[0].layer, "7");
+  EXPECT_INPUT_ERROR(read_trajectory(folder.write("a.txt", "step,layer,loss\n")), "has no column group, norm");
   EXPECT_INPUT_ERROR(read_trajectory(folder.write("a.csv", "x,y\n1,2\n")), "has no column step, layer");
   EXPECT_INPUT_ERROR(read_trajectory(folder.write("b.txt", "hello\n")), "b.txt holds no samples");
   EXPECT_INPUT_ERROR(read_trajectory(folder.path() / "none"),

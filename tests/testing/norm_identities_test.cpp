@@ -185,8 +185,7 @@ std::vector<Mistake> mistakes() {
 }
 
 TEST(NormIdentities, AssembledEuclideanNormIsRight) {
-  for (const char* input :
-       {"tall", "wide", "square", "1 x n", "n x 1", "1 x 1", "zero", "zero and nonzero"}) {
+  for (const char* input : {"tall", "wide", "square", "1 x n", "n x 1", "1 x 1", "zero", "zero and nonzero"}) {
     EXPECT_EQ(violations(AssembledNorm(), input), std::vector<std::string>{}) << input;
   }
 }
@@ -212,9 +211,8 @@ TEST(NormIdentities, MessageHasNameIdentityValuesAndError) {
   const at::Tensor g = at::full({1, 1, 1}, 3.0, at::kDouble);
   const std::vector<std::string> found = norm_identity_violations(norm, g);
   ASSERT_FALSE(found.empty());
-  EXPECT_EQ(
-      found[0],
-      "assembled: <g, lmo(g)> = -|g|*: expected -6, got -3 for matrix 0, relative error 0.5 above 1e-05");
+  EXPECT_EQ(found[0],
+            "assembled: <g, lmo(g)> = -|g|*: expected -6, got -3 for matrix 0, relative error 0.5 above 1e-05");
 }
 
 TEST(NormIdentities, Tolerance) {
@@ -231,16 +229,14 @@ TEST(NormIdentities, CallersBatchIsUnchangedByANormThatWrites) {
 
 TEST(NormIdentities, BadInput) {
   const auto check = [](const at::Tensor& g) { return norm_identity_violations(AssembledNorm(), g); };
-  EXPECT_INPUT_ERROR(check(at::ones({2, 3})),
-                     "norm_identity_violations: expected a nonempty (b, m, n), got [2, 3]");
+  EXPECT_INPUT_ERROR(check(at::ones({2, 3})), "norm_identity_violations: expected a nonempty (b, m, n), got [2, 3]");
   EXPECT_INPUT_ERROR(check(at::ones({0, 2, 3})),
                      "norm_identity_violations: expected a nonempty (b, m, n), got [0, 2, 3]");
   EXPECT_INPUT_ERROR(check(at::ones({1, 2, 3}, at::kLong)),
                      "norm_identity_violations: expected a floating point tensor, got Long");
   EXPECT_INPUT_ERROR(check(at::full({1, 1, 1}, NAN)),
                      "norm_identity_violations: expected finite entries, got NaN or Inf");
-  EXPECT_INPUT_ERROR(identity_inputs(at::kHalf),
-                     "identity_inputs: expected float32, float64 or bfloat16, got Half");
+  EXPECT_INPUT_ERROR(identity_inputs(at::kHalf), "identity_inputs: expected float32, float64 or bfloat16, got Half");
 }
 
 // ---- the inputs are what their names say ----

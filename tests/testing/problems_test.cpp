@@ -24,9 +24,9 @@ const std::vector<MatrixShape> kShapes = {{.rows = 6, .cols = 4},
                                           {.rows = 1, .cols = 7},
                                           {.rows = 6, .cols = 4}};
 
-const auto kNorms = ::testing::Values("spectral(svd)", "max_entry", "euclidean", "columns", "rows",
-                                      "scaled(0.5,spectral(svd))", "scaled(sqrt(n/m),spectral(svd))",
-                                      "scaled(n,max_entry)", "scaled(2,scaled(1.5,rows))");
+const auto kNorms =
+    ::testing::Values("spectral(svd)", "max_entry", "euclidean", "columns", "rows", "scaled(0.5,spectral(svd))",
+                      "scaled(sqrt(n/m),spectral(svd))", "scaled(n,max_entry)", "scaled(2,scaled(1.5,rows))");
 
 at::Generator make_generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
@@ -36,17 +36,15 @@ at::Tensor random_matrix(int64_t m, int64_t n, at::Generator& generator) {
 
 double norm_of(const Norm& norm, const at::Tensor& x) { return norm.norm(x.unsqueeze(0)).item<double>(); }
 
-double dual_of(const Norm& norm, const at::Tensor& g) {
-  return norm.dual_norm(g.unsqueeze(0)).item<double>();
-}
+double dual_of(const Norm& norm, const at::Tensor& g) { return norm.dual_norm(g.unsqueeze(0)).item<double>(); }
 
 at::Tensor lmo_of(const Norm& norm, const at::Tensor& g) { return norm.lmo(g.unsqueeze(0)).squeeze(0); }
 
 double squares(const at::Tensor& x) { return (x * x).sum().item<double>(); }
 
 // The two sides of the assumption, left over right: at most 1 when the constants hold.
-double assumption_ratio(const LayerObjective& f, const Norm& norm, const Smoothness& constants,
-                        const at::Tensor& x, const at::Tensor& y) {
+double assumption_ratio(const LayerObjective& f, const Norm& norm, const Smoothness& constants, const at::Tensor& x,
+                        const at::Tensor& y) {
   const at::Tensor g = f.gradient(x);
   const double bound = (constants.l0 + constants.l1 * dual_of(norm, g)) * norm_of(norm, x - y);
   return dual_of(norm, g - f.gradient(y)) / bound;
@@ -88,8 +86,7 @@ TEST_P(EveryNormOfProblems, StiffestDirectionAttainsL0InOneStep) {
   for (const MatrixShape& shape : kShapes) {
     at::Generator generator = make_generator(2);
     const at::Tensor minimiser = random_matrix(shape.rows, shape.cols, generator);
-    const auto f =
-        std::make_shared<Quadratic>(minimiser, at::rand({shape.cols}, generator, at::kDouble) + 0.1);
+    const auto f = std::make_shared<Quadratic>(minimiser, at::rand({shape.cols}, generator, at::kDouble) + 0.1);
     const NormPtr size = norm(shape);
     const Smoothness constants = f->smoothness(*size);
     const at::Tensor start = minimiser + f->stiffest_direction(*size) * 1.5;
@@ -151,8 +148,7 @@ TEST_P(EveryNormOfProblems, PlConstantsHoldAndAreAttained) {
   for (const MatrixShape& shape : kShapes) {
     const NormPtr size = norm(shape);
     const auto ratio = [&](const LayerObjective& f, const at::Tensor& x) {
-      return std::pow(dual_of(*size, f.gradient(x)), 2) /
-             (2 * f.pl_constant(*size) * (f.value(x) - f.infimum()));
+      return std::pow(dual_of(*size, f.gradient(x)), 2) / (2 * f.pl_constant(*size) * (f.value(x) - f.infimum()));
     };
     const at::Tensor a = random_matrix(shape.rows, shape.cols, generator);
     const at::Tensor h = at::rand({shape.cols}, generator, at::kDouble) + 0.1;

@@ -22,9 +22,9 @@ const std::vector<MatrixShape> kShapes = {{.rows = 6, .cols = 4},
                                           {.rows = 1, .cols = 7},
                                           {.rows = 6, .cols = 4}};
 
-const auto kNorms = ::testing::Values("spectral(svd)", "max_entry", "euclidean", "columns", "rows",
-                                      "scaled(0.5,spectral(svd))", "scaled(sqrt(n/m),spectral(svd))",
-                                      "scaled(n,max_entry)", "scaled(2,scaled(1.5,rows))");
+const auto kNorms =
+    ::testing::Values("spectral(svd)", "max_entry", "euclidean", "columns", "rows", "scaled(0.5,spectral(svd))",
+                      "scaled(sqrt(n/m),spectral(svd))", "scaled(n,max_entry)", "scaled(2,scaled(1.5,rows))");
 
 class EveryNormAndProblem : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
@@ -49,8 +49,7 @@ void expect_within_count(const KnownProblem& known, const theory::Guarantee& gua
   std::vector<Descent> runs;
   runs.emplace_back(known, guarantee);
   const double epsilon = runs[0].measure(guarantee.weights) / 10, count = guarantee.iterations(epsilon);
-  EXPECT_LE(iterations_until(runs, epsilon, count,
-                             [&](const Descent& run) { return run.measure(guarantee.weights); }),
+  EXPECT_LE(iterations_until(runs, epsilon, count, [&](const Descent& run) { return run.measure(guarantee.weights); }),
             count);
 }
 
@@ -61,8 +60,7 @@ TEST_P(EveryNormAndProblem, EveryStepDescendsAsTheorem1Promises) {
     const double before = run.value(), promised = promised_descent(known.constants, run.duals());
     if (promised < 1e-12 * before) break;  // below the rounding of the values
     run.step();
-    ASSERT_LE(run.value(), before - promised + 1e-13 * before)
-        << "step " << steps << " promised " << promised;
+    ASSERT_LE(run.value(), before - promised + 1e-13 * before) << "step " << steps << " promised " << promised;
   }
   EXPECT_GE(steps, 5);
 }
@@ -115,8 +113,7 @@ INSTANTIATE_TEST_SUITE_P(Theorem1, EveryNormAndProblemWithPl, Combine(kNorms, Va
 TEST(Theorem1, LayersThatShareARuleDescendTogether) {
   KnownProblem known("columns", "mixed", kShapes);
   const double l0 = known.constants.max_l0(), l1 = known.constants.max_l1();
-  std::fill(known.constants.layers.begin(), known.constants.layers.end(),
-            theory::LayerConstants{.l0 = l0, .l1 = l1});
+  std::fill(known.constants.layers.begin(), known.constants.layers.end(), theory::LayerConstants{.l0 = l0, .l1 = l1});
   const std::vector<Layer> layers = known.problem.layers();
   Optimizer optimizer(layers, Geometry({{.norm = "columns", .radius = smooth_radius(l0, l1)}}),
                       {.momentum = Momentum::none()});

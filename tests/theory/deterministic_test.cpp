@@ -83,8 +83,7 @@ TEST(EveryGuarantee, BoundIsTheInverseOfTheCount) {
 }
 
 TEST(EveryGuarantee, RadiiAreNamesOfRadiusRules) {
-  for (const Guarantee& guarantee :
-       {theorem1(kConstants), theorem2(kConstants, 0.25), theorem3(kConstants, 1)}) {
+  for (const Guarantee& guarantee : {theorem1(kConstants), theorem2(kConstants, 0.25), theorem3(kConstants, 1)}) {
     ASSERT_EQ(guarantee.radii.size(), 2U);
     for (const std::string& radius : guarantee.radii) EXPECT_EQ(make_radius(radius)->name(), radius);
   }

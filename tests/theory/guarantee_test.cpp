@@ -27,8 +27,7 @@ TEST(Constants, ErrorsNameTheLayer) {
   EXPECT_INPUT_ERROR(Constants{}.validate("who"), "who: expected L0 and L1 of at least one layer, got none");
   EXPECT_INPUT_ERROR(validate({.l0 = 1}, NAN), "who: Delta0 must be >= 0, got nan");
   EXPECT_INPUT_ERROR(validate({.l0 = INFINITY}), "got L0 = inf, L1 = 0 for layer 2");
-  EXPECT_INPUT_ERROR(validate({}),
-                     "who: L0 and L1 must be >= 0 and not both 0, got L0 = 0, L1 = 0 for layer 2");
+  EXPECT_INPUT_ERROR(validate({}), "who: L0 and L1 must be >= 0 and not both 0, got L0 = 0, L1 = 0 for layer 2");
   EXPECT_INPUT_ERROR(validate({.l0 = 1, .t = 0}), "who: t must be > 0, got 0 for layer 2");
   EXPECT_INPUT_ERROR(validate({.l0 = 1, .noise_factor = 0.5}),
                      "who: the noise factor must be >= 1, got 0.5 for layer 2");

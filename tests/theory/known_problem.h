@@ -18,9 +18,7 @@
 
 namespace gluon {
 
-inline double dual_of(const Norm& norm, const at::Tensor& g) {
-  return norm.dual_norm(g.unsqueeze(0)).item<double>();
-}
+inline double dual_of(const Norm& norm, const at::Tensor& g) { return norm.dual_norm(g.unsqueeze(0)).item<double>(); }
 
 struct KnownProblem {
   KnownProblem(const std::string& norm, const std::string& kind, const std::vector<MatrixShape>& shapes)
@@ -52,8 +50,7 @@ struct KnownProblem {
 using Noise = std::function<at::Tensor(const at::Tensor& gradient, const Norm&, at::Generator&)>;
 
 // A random matrix with the given dual norm and mean zero.
-inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, double dual,
-                                   at::Generator& generator) {
+inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, double dual, at::Generator& generator) {
   const at::Tensor random = at::randn(like.sizes(), generator, at::TensorOptions(at::kDouble));
   return random * (dual / dual_of(norm, random));
 }
@@ -61,8 +58,7 @@ inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, dou
 // Runs the public optimizer as the guarantee requires.
 class Descent {
  public:
-  Descent(const KnownProblem& known, const theory::Guarantee& guarantee, Noise noise = nullptr,
-          uint64_t seed = 0)
+  Descent(const KnownProblem& known, const theory::Guarantee& guarantee, Noise noise = nullptr, uint64_t seed = 0)
       : known_(known),
         layers_(known.problem.layers()),
         optimizer_(make_optimizer(guarantee)),

@@ -23,8 +23,7 @@ TEST(Theorem2Count, MatchesTheFormula) {
 TEST(Theorem2Count, WithoutNoiseIsTheorem1) {
   for (const double eps : {1.0, 0.3, 0.01}) {
     EXPECT_EQ(theorem2(kConstants, 0).iterations(eps), theorem1(kConstants).iterations(eps));
-    EXPECT_EQ(theorem2_weighted(kConstants, 0).iterations(eps),
-              theorem1_weighted(kConstants).iterations(eps));
+    EXPECT_EQ(theorem2_weighted(kConstants, 0).iterations(eps), theorem1_weighted(kConstants).iterations(eps));
   }
   EXPECT_EQ(theorem2_radius(kConstants.layers[0], 0, 3), theorem1_radius(kConstants.layers[0], 3));
 }
@@ -51,8 +50,8 @@ TEST(Theorem3Bound, MatchesTheFormulaWithL1) {
   const Guarantee guarantee = theorem3(constants, 3);
   EXPECT_DOUBLE_EQ(guarantee.bound(1), 66.5);
   const double log_k = std::log(81.0);
-  EXPECT_NEAR(guarantee.bound(81),
-              (2 + 3 * (7 + 2 * std::sqrt(2 * std::exp(2)) * log_k) + 0.5 * (87 + 28 * log_k)) / 3, 1e-9);
+  EXPECT_NEAR(guarantee.bound(81), (2 + 3 * (7 + 2 * std::sqrt(2 * std::exp(2)) * log_k) + 0.5 * (87 + 28 * log_k)) / 3,
+              1e-9);
 }
 
 TEST(Theorem3Bound, NoiseFactorMultipliesSigma) {
@@ -102,14 +101,12 @@ TEST(Theorem3Momentum, MatchesTheOptimizer) {
 
 TEST(StochasticInput, Errors) {
   EXPECT_INPUT_ERROR(theorem2(kConstants, 1), "theorem 2: zeta must be in [0, 1), got 1");
-  EXPECT_INPUT_ERROR(theorem2_weighted(kConstants, -0.1),
-                     "theorem 2, weighted: zeta must be in [0, 1), got -0.1");
+  EXPECT_INPUT_ERROR(theorem2_weighted(kConstants, -0.1), "theorem 2, weighted: zeta must be in [0, 1), got -0.1");
   EXPECT_INPUT_ERROR(theorem3(kConstants, -1), "theorem 3: sigma must be >= 0, got -1");
   EXPECT_INPUT_ERROR(theorem3(kConstants, INFINITY), "theorem 3: sigma must be >= 0, got inf");
   Constants constants = kConstants;
   constants.layers[1].t = 0.05;
-  EXPECT_INPUT_ERROR(theorem3(constants, 1),
-                     "t must be at most 1 / (12 L1) = 0.0416667, got 0.05 for layer 2");
+  EXPECT_INPUT_ERROR(theorem3(constants, 1), "t must be at most 1 / (12 L1) = 0.0416667, got 0.05 for layer 2");
   constants.layers[1].t = -1;
   EXPECT_INPUT_ERROR(theorem3(constants, 1), "theorem 3: t must be > 0, got -1 for layer 2");
   constants.layers[1] = {.l0 = 1, .l1 = 0};

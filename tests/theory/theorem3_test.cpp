@@ -13,8 +13,7 @@
 namespace gluon {
 namespace {
 
-const std::vector<MatrixShape> kShapes = {
-    {.rows = 4, .cols = 3}, {.rows = 3, .cols = 4}, {.rows = 1, .cols = 5}};
+const std::vector<MatrixShape> kShapes = {{.rows = 4, .cols = 3}, {.rows = 3, .cols = 4}, {.rows = 1, .cols = 5}};
 constexpr uint64_t kSeeds = 3;
 
 // |g - grad f|* = sigma in every draw.
@@ -31,8 +30,7 @@ double noise_factor(const std::string& norm, const MatrixShape& shape) {
   return norm == "max_entry" ? std::sqrt(m * n) : 1;
 }
 
-class EveryNormAndProblemWithNoise
-    : public ::testing::TestWithParam<std::tuple<std::string, std::string, double>> {
+class EveryNormAndProblemWithNoise : public ::testing::TestWithParam<std::tuple<std::string, std::string, double>> {
  protected:
   EveryNormAndProblemWithNoise() : known(std::get<0>(GetParam()), std::get<1>(GetParam()), kShapes) {
     const std::vector<double> duals = known.duals(known.problem.layers());
@@ -64,8 +62,7 @@ TEST_P(EveryNormAndProblemWithNoise, IterationsStayBelowTheorem3) {
   // K is in the millions; 2000 steps suffice because the theorem's constants are loose.
   const double most = 2000;
   ASSERT_GE(count, most);
-  EXPECT_LE(iterations_until(all, epsilon, most,
-                             [&](const Descent& run) { return run.measure(guarantee.weights); }),
+  EXPECT_LE(iterations_until(all, epsilon, most, [&](const Descent& run) { return run.measure(guarantee.weights); }),
             most);
 }
 
@@ -97,8 +94,7 @@ TEST_P(EveryNormAndProblemWithNoise, SumsOfTheProofHold) {
       const theory::LayerConstants& layer = known.constants.layers[i];
       const double t = guarantee.weights[i];
       const theory::MomentumSums sums = theory::momentum_sums(t, k + 1);
-      right += 2 * layer.noise_factor * sigma * sums.noise + 2 * layer.l0 * sums.drift +
-               layer.l0 / 2 * t * t * squares;
+      right += 2 * layer.noise_factor * sigma * sums.noise + 2 * layer.l0 * sums.drift + layer.l0 / 2 * t * t * squares;
       for (const Descent& run : all) {
         left += (1 - 1.5 * layer.l1 * t) * theory::theorem3_radius(t, k) * run.duals()[i] / kSeeds;
       }

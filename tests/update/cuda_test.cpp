@@ -26,8 +26,7 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
       Optimizer gpu_optimizer(gpu, presets::make(preset));
       for (uint64_t step = 0; step < 3; ++step) {
         for (std::size_t i = 0; i < cpu.size(); ++i) {
-          const at::Tensor gradient =
-              random_tensor(cpu[i].parameter.sizes(), 50 + 10 * step + i, at::kDouble);
+          const at::Tensor gradient = random_tensor(cpu[i].parameter.sizes(), 50 + 10 * step + i, at::kDouble);
           cpu[i].parameter.mutable_grad() = gradient;
           gpu[i].parameter.mutable_grad() = gradient.cuda();
         }
@@ -35,8 +34,7 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
         gpu_optimizer.step();
       }
       for (std::size_t i = 0; i < cpu.size(); ++i) {
-        EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-8, 1e-10))
-            << preset << " " << cpu[i].name;
+        EXPECT_TRUE(gpu[i].parameter.cpu().allclose(cpu[i].parameter, 1e-8, 1e-10)) << preset << " " << cpu[i].name;
       }
     }
   }
@@ -69,8 +67,7 @@ std::vector<Layer> fused_layers() {
 void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     at::Tensor parameter = layers[i].parameter;
-    parameter.mutable_grad() =
-        random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat).to(parameter.device());
+    parameter.mutable_grad() = random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat).to(parameter.device());
   }
 }
 
@@ -168,11 +165,9 @@ TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {
                          join("the gradient of layer 'layer", bad, "' holds NaN or Inf at step ", before));
       EXPECT_EQ(optimizer.steps_taken(), before);
       EXPECT_EQ(optimizer.effective_radii()[0].radius, before == 0 ? 0 : 0.018);
-      for (std::size_t i = 0; i < layers.size(); ++i)
-        EXPECT_TRUE(layers[i].parameter.equal(kept[i])) << layers[i].name;
+      for (std::size_t i = 0; i < layers.size(); ++i) EXPECT_TRUE(layers[i].parameter.equal(kept[i])) << layers[i].name;
       const OptimizerState after = optimizer.state();
-      for (const auto& [name, tensor] : state.tensors)
-        EXPECT_TRUE(tensor.equal(after.tensors.at(name))) << name;
+      for (const auto& [name, tensor] : state.tensors) EXPECT_TRUE(tensor.equal(after.tensors.at(name))) << name;
       set_gradients(layers, 78);
       optimizer.step();
       optimizer.wait();

@@ -15,11 +15,8 @@ TEST(DeviceLmo, EightStepsReachTheDualNorm) {
   const int64_t n = 384;
   const auto orthonormal = [&] { return std::get<0>(at::linalg_qr(at::randn({n, n}, at::kDouble))); };
   const at::Tensor index = at::arange(1, n + 1, at::kDouble);
-  const auto power_law = [&](double power) {
-    return at::matmul(orthonormal() * index.pow(-power), orthonormal());
-  };
-  const at::Tensor low_rank =
-      at::matmul(at::randn({n, 64}, at::kDouble), at::randn({64, n}, at::kDouble)) / 8;
+  const auto power_law = [&](double power) { return at::matmul(orthonormal() * index.pow(-power), orthonormal()); };
+  const at::Tensor low_rank = at::matmul(at::randn({n, 64}, at::kDouble), at::randn({64, n}, at::kDouble)) / 8;
   struct Case {
     const char* name;
     at::Tensor g;

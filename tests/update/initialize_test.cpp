@@ -22,8 +22,7 @@ TEST(Initialize, EveryMatrixLiesOnItsSphere) {
           const at::Tensor x = block.of(layers[i].parameter).reshape({1, block.shape.rows, block.shape.cols});
           if (layers[i].role == Role::kVector || layers[i].role == Role::kScalar) continue;
           const double expected = rule.ball.value_or(3);
-          EXPECT_NEAR(rule.norm.resolve(block.shape, "svd")->norm(x).item<double>(), expected,
-                      1e-9 * expected)
+          EXPECT_NEAR(rule.norm.resolve(block.shape, "svd")->norm(x).item<double>(), expected, 1e-9 * expected)
               << block.name;
         }
       }
@@ -63,8 +62,7 @@ TEST(Initialize, AdamWLayersKeepTheirValues) {
 
 TEST(Initialize, BadInput) {
   const auto layers = transformer_layers();
-  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}),
-                     "initialize: ball must be > 0, got 0");
+  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}), "initialize: ball must be > 0, got 0");
   EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = INFINITY}),
                      "initialize: ball must be > 0, got inf");
 }

@@ -31,8 +31,7 @@ TEST(OptimizerInput, NonFiniteGradientChangesNothing) {
     EXPECT_TRUE(bitwise_equal(layers, before));
     EXPECT_EQ(optimizer.steps_taken(), 1);
     for (const LayerRadius& entry : optimizer.effective_radii()) EXPECT_DOUBLE_EQ(entry.radius, 0.1);
-    for (const auto& [name, tensor] : optimizer.state().tensors)
-      EXPECT_TRUE(tensor.equal(state.tensors.at(name)));
+    for (const auto& [name, tensor] : optimizer.state().tensors) EXPECT_TRUE(tensor.equal(state.tensors.at(name)));
   }
 }
 
@@ -55,15 +54,13 @@ TEST(OptimizerInput, LayersWithoutGradientAreSkippedAndReportedOnce) {
   auto layers = transformer_layers();
   const auto start = copies_of(layers);
   std::vector<std::string> warnings;
-  Optimizer optimizer(layers, presets::unscion(),
-                      {.warn = [&](const std::string& text) { warnings.push_back(text); }});
+  Optimizer optimizer(layers, presets::unscion(), {.warn = [&](const std::string& text) { warnings.push_back(text); }});
   for (int step = 0; step < 3; ++step) {
     quadratic_loss(layers);
     layers[2].parameter.mutable_grad() = at::Tensor();
     optimizer.step();
   }
-  EXPECT_EQ(warnings,
-            (std::vector<std::string>{"layer 'blocks.0.proj.weight' has no gradient; it is skipped"}));
+  EXPECT_EQ(warnings, (std::vector<std::string>{"layer 'blocks.0.proj.weight' has no gradient; it is skipped"}));
   EXPECT_TRUE(layers[2].parameter.equal(start[2]));
   EXPECT_FALSE(layers[3].parameter.equal(start[3]));
 }
@@ -75,8 +72,7 @@ TEST(OptimizerInput, ChangedShapesAndTypesAreRejected) {
   optimizer.step();
   at::Tensor& w = layers[0].parameter;
   w.set_data(at::randn({3, 5}));
-  EXPECT_INPUT_ERROR(optimizer.step(),
-                     "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 5] Float on cpu");
+  EXPECT_INPUT_ERROR(optimizer.step(), "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 5] Float on cpu");
   w.set_data(at::randn({3, 4}, at::kDouble));
   EXPECT_INPUT_ERROR(optimizer.step(),
                      "layer 'w' was [3, 4] Float on cpu at the start and is now [3, 4] Double on cpu");
@@ -103,18 +99,15 @@ TEST(OptimizerInput, BadLayersAreRejected) {
   EXPECT_INPUT_ERROR(Optimizer({{"a", w.to_sparse()}}, kRows),
                      "must be a dense floating point tensor, got Float Sparse");
   EXPECT_INPUT_ERROR(Optimizer({{"a", at::randn({0, 4})}}, kRows), "layer 'a' has no entries, shape [0, 4]");
-  EXPECT_INPUT_ERROR(Optimizer({{"a", at::randn({4})}}, kRows),
-                     "a hidden layer is a matrix (..., m, n), got [4]");
+  EXPECT_INPUT_ERROR(Optimizer({{"a", at::randn({4})}}, kRows), "a hidden layer is a matrix (..., m, n), got [4]");
 }
 
 TEST(OptimizerInput, BadOptionsAreRejected) {
   const std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.momentum = 1.5}), "beta must be in [0, 1), got 1.5");
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.scratch_bytes = 0}), "scratch_bytes must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta1 = 1}}),
-                     "AdamW: beta1 must be in [0, 1), got 1");
-  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta2 = -1}}),
-                     "AdamW: beta2 must be in [0, 1), got -1");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta1 = 1}}), "AdamW: beta1 must be in [0, 1), got 1");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta2 = -1}}), "AdamW: beta2 must be in [0, 1), got -1");
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.eps = 0}}), "AdamW: eps must be > 0, got 0");
   EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "spectral"}}), {.orthogonalizer = "qr"}), "qr");
   EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "adamw", .radius = power_radius(1)}})),
@@ -155,8 +148,7 @@ TEST(OptimizerInput, MismatchedStateChangesNothing) {
   state = good;
   state.tensors["momentum/other"] = at::zeros({7});
   EXPECT_INPUT_ERROR(optimizer.load_state(state), "'momentum/other' belongs to no layer of this optimizer");
-  for (const auto& [name, tensor] : optimizer.state().tensors)
-    EXPECT_TRUE(tensor.equal(good.tensors.at(name)));
+  for (const auto& [name, tensor] : optimizer.state().tensors) EXPECT_TRUE(tensor.equal(good.tensors.at(name)));
 }
 
 TEST(OptimizerInput, FirstLayerWithABadGradientIsNamed) {

@@ -149,8 +149,7 @@ TEST(Optimizer, SchedulesAndMultipliersShowInTheEffectiveRadii) {
   OptimizerOptions options = quiet();
   options.schedule = Schedule::warmup(4);
   Optimizer optimizer(
-      layers, Geometry({{.pattern = "x", .norm = "rows", .radius = 0.5}, {.norm = "adamw", .radius = 0.25}}),
-      options);
+      layers, Geometry({{.pattern = "x", .norm = "rows", .radius = 0.5}, {.norm = "adamw", .radius = 0.25}}), options);
   quadratic_loss(layers);
   optimizer.step();
   optimizer.set_radius_multiplier(2);
@@ -182,8 +181,7 @@ TEST(Optimizer, SmallScratchGivesTheSameBits) {
 TEST(Optimizer, NonContiguousParametersGetTheSameStep) {
   // channels_last memory: the same values in another order in memory
   std::vector<Layer> plain{{"conv", random_tensor({8, 4, 3, 3}, 1, at::kDouble), Role::kConv}};
-  std::vector<Layer> last{
-      {"conv", plain[0].parameter.contiguous(at::MemoryFormat::ChannelsLast), Role::kConv}};
+  std::vector<Layer> last{{"conv", plain[0].parameter.contiguous(at::MemoryFormat::ChannelsLast), Role::kConv}};
   ASSERT_FALSE(last[0].parameter.is_contiguous());
   for (auto* layers : {&plain, &last}) {
     Optimizer optimizer(*layers, presets::unscion(), quiet());
@@ -199,8 +197,7 @@ TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
     std::vector<Layer> exact{{"x", layers[0].parameter.to(at::kFloat)}};
     for (auto* model : {&layers, &exact}) {
       Optimizer optimizer(*model, presets::make(preset), quiet());
-      model->front().parameter.mutable_grad() =
-          random_tensor({8, 4}, 2).to(model->front().parameter.scalar_type());
+      model->front().parameter.mutable_grad() = random_tensor({8, 4}, 2).to(model->front().parameter.scalar_type());
       optimizer.step();
       for (const auto& [name, tensor] : optimizer.state().tensors) {
         EXPECT_TRUE(tensor.scalar_type() == at::kFloat || tensor.dim() == 0) << name;
@@ -214,8 +211,8 @@ TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
 // Neighbours of 1 in bfloat16 are 1 - 2^-8 and 1 + 2^-7. The decay (0.0015) and the step (0.001) would each round back
 // to 1; only their sum, rounded once, moves the weight.
 TEST(Optimizer, DecayAndStepAreRoundedOnceInHalfPrecision) {
-  for (const Geometry& geometry : {Geometry({{.norm = "max_entry", .radius = 0.001, .weight_decay = 1.5}}),
-                                   presets::adamw(0.001, 1.5)}) {
+  for (const Geometry& geometry :
+       {Geometry({{.norm = "max_entry", .radius = 0.001, .weight_decay = 1.5}}), presets::adamw(0.001, 1.5)}) {
     std::vector<Layer> layers{{"x", at::ones({2, 2}, at::kBFloat16)}};
     Optimizer optimizer(layers, geometry);
     layers[0].parameter.mutable_grad() = at::ones({2, 2}, at::kBFloat16);
@@ -266,10 +263,10 @@ TEST(Optimizer, GroupsHaveTheirOwnRadiusMultiplierAndBeta) {
     std::vector<Layer> layers{{"a", random_tensor({4, 3}, 1)},
                               {"b", random_tensor({4, 3}, 2), Role::kHidden, group},
                               {"c", random_tensor({3}, 3), Role::kVector, group}};
-    Optimizer optimizer(layers,
-                        Geometry({{.role = Role::kVector, .norm = "adamw", .radius = 0.1},
-                                  {.norm = "max_entry", .radius = 0.5}}),
-                        quiet(0.9));
+    Optimizer optimizer(
+        layers,
+        Geometry({{.role = Role::kVector, .norm = "adamw", .radius = 0.1}, {.norm = "max_entry", .radius = 0.5}}),
+        quiet(0.9));
     optimizer.set_group_radius_multiplier(1, multiplier);
     optimizer.set_group_beta(1, beta);
     for (int k = 0; k < 3; ++k) {
@@ -301,8 +298,7 @@ TEST(Optimizer, BadGroupSettingsAreRejected) {
 }
 
 TEST(Optimizer, ZeroGradientsMoveNothing) {
-  for (const char* preset :
-       {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
+  for (const char* preset : {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
     auto layers = transformer_layers();
     const auto start = copies_of(layers);
     Optimizer optimizer(layers, presets::make(preset), quiet());

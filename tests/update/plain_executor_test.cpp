@@ -7,8 +7,7 @@
 namespace gluon {
 namespace {
 
-LayerBatch batch_of(std::size_t count, const Momentum& momentum,
-                    std::initializer_list<std::size_t> without = {}) {
+LayerBatch batch_of(std::size_t count, const Momentum& momentum, std::initializer_list<std::size_t> without = {}) {
   std::vector<Layer> layers;
   for (std::size_t i = 0; i < count; ++i) {
     layers.push_back({join("layer", i), at::zeros({4, 8})});
@@ -36,8 +35,7 @@ TEST(PlainExecutor, ScratchLimitsTheRuns) {
 }
 
 TEST(PlainExecutor, InputBesideTheBufferCountsAsScratch) {
-  EXPECT_EQ(run_sizes(batch_of(4, Momentum::nesterov(0.9)), 2 * kMatrixBytes),
-            (std::vector<std::size_t>{1, 1, 1, 1}));
+  EXPECT_EQ(run_sizes(batch_of(4, Momentum::nesterov(0.9)), 2 * kMatrixBytes), (std::vector<std::size_t>{1, 1, 1, 1}));
   EXPECT_EQ(run_sizes(batch_of(4, Momentum::none()), 4 * kMatrixBytes), (std::vector<std::size_t>{2, 2}));
 }
 

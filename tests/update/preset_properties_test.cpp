@@ -20,16 +20,15 @@ struct Row {
 
 std::vector<Row> rows() {
   using presets::MuonScale;
-  return {
-      {"muon_none", presets::muon({.scale = MuonScale::kNone})},
-      {"muon_aspect", presets::muon({.scale = MuonScale::kAspect, .weight_decay = 0.01})},
-      {"muon_match_adam", presets::muon({.scale = MuonScale::kMatchAdam})},
-      {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
-      {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
-      {"sign_descent", presets::sign_descent(0.01)},
-      {"normalized_descent", presets::normalized_descent(0.02)},
-      {"deterministic_gluon", presets::deterministic_gluon({.l0 = 40, .l1 = 1, .norms = presets::unscion()})},
-      {"adamw", presets::adamw(0.01)}};
+  return {{"muon_none", presets::muon({.scale = MuonScale::kNone})},
+          {"muon_aspect", presets::muon({.scale = MuonScale::kAspect, .weight_decay = 0.01})},
+          {"muon_match_adam", presets::muon({.scale = MuonScale::kMatchAdam})},
+          {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
+          {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
+          {"sign_descent", presets::sign_descent(0.01)},
+          {"normalized_descent", presets::normalized_descent(0.02)},
+          {"deterministic_gluon", presets::deterministic_gluon({.l0 = 40, .l1 = 1, .norms = presets::unscion()})},
+          {"adamw", presets::adamw(0.01)}};
 }
 
 class PresetProperties : public testing::TestWithParam<std::tuple<Row, bool>> {
@@ -64,8 +63,7 @@ TEST_P(PresetProperties, GradientsAreNotModified) {
     std::vector<at::Tensor> gradients;
     for (const Layer& layer : layers) gradients.push_back(layer.parameter.grad().clone());
     optimizer.step();
-    for (std::size_t i = 0; i < layers.size(); ++i)
-      EXPECT_TRUE(layers[i].parameter.grad().equal(gradients[i]));
+    for (std::size_t i = 0; i < layers.size(); ++i) EXPECT_TRUE(layers[i].parameter.grad().equal(gradients[i]));
   }
 }
 
@@ -136,8 +134,7 @@ TEST(DeterministicGluon, ObeysTheDescentInequalityOutOfTheBox) {
   std::vector<Layer> layers = problem.layers();
   const NormPtr norm = make_norm("scaled(sqrt(n/m),spectral(svd))", shapes[0]);
   const Smoothness constants = problem.objectives[0]->smoothness(*norm);
-  Optimizer optimizer(
-      layers, presets::deterministic_gluon({.l0 = constants.l0, .l1 = 0, .norms = presets::unscion()}));
+  Optimizer optimizer(layers, presets::deterministic_gluon({.l0 = constants.l0, .l1 = 0, .norms = presets::unscion()}));
   for (int step = 0; step < 100; ++step) {
     const double before = problem.value(layers);
     problem.write_gradients(layers);

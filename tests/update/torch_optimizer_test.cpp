@@ -73,8 +73,7 @@ TEST(LayersOf, TiedParameterIsListedOnce) {
 
 TEST(TorchOptimizer, WorksInATorchLoopAndFollowsTorchSchedulers) {
   Net net;
-  TorchOptimizer optimizer(layers_of(net),
-                           presets::unscion({.hidden = 0.01, .embedding = 0.05, .conv = 0.05}));
+  TorchOptimizer optimizer(layers_of(net), presets::unscion({.hidden = 0.01, .embedding = 0.05, .conv = 0.05}));
   torch::optim::StepLR schedule(optimizer, 5, 0.5);
   const double start = net.loss().item<double>();
   for (int step = 0; step < 10; ++step) {
@@ -106,8 +105,7 @@ TEST(TorchOptimizer, ParametersAddedLaterAreRejected) {
   TorchOptimizer optimizer(layers_of(net), presets::unscion());
   const torch::optim::OptimizerParamGroup group({torch::ones({2, 2})});
   EXPECT_INPUT_ERROR(optimizer.add_param_group(group), "its layers are those given at construction");
-  EXPECT_INPUT_ERROR(optimizer.add_parameters({torch::ones({2, 2})}),
-                     "its layers are those given at construction");
+  EXPECT_INPUT_ERROR(optimizer.add_parameters({torch::ones({2, 2})}), "its layers are those given at construction");
   torch::optim::Optimizer& base = optimizer;
   base.add_param_group(group);
   EXPECT_INPUT_ERROR(optimizer.step(), "its layers are those given at construction");
@@ -161,10 +159,8 @@ TEST(LayersOf, EveryConvolutionHasItsRole) {
   struct Decoder : Module {
     explicit Decoder(std::shared_ptr<Module> up) { register_module("up", std::move(up)); }
   };
-  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose1d(4, 2, 3).ptr())),
-                     "'up.weight' is a transposed convolution");
-  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose3d(4, 2, 3).ptr())),
-                     "'up.weight' is a transposed convolution");
+  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose1d(4, 2, 3).ptr())), "'up.weight' is a transposed convolution");
+  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose3d(4, 2, 3).ptr())), "'up.weight' is a transposed convolution");
 }
 
 TEST(LayersOf, FirstMatchingOverrideWins) {

@@ -54,11 +54,10 @@ class WrongShapeRadius : public RadiusRule {
 
 TEST(UserCode, RadiusOfTheWrongShapeIsRejected) {
   std::vector<Layer> layers{{"a", at::ones({2, 2})}};
-  Optimizer optimizer(
-      layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}), quiet());
+  Optimizer optimizer(layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}),
+                      quiet());
   quadratic_loss(layers);
-  EXPECT_INPUT_ERROR(optimizer.step(),
-                     "radius rule wrong, layer 'a': expected one radius per matrix, [1], got []");
+  EXPECT_INPUT_ERROR(optimizer.step(), "radius rule wrong, layer 'a': expected one radius per matrix, [1], got []");
 }
 
 class FailingObserver : public StepObserver {

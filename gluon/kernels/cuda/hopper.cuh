@@ -39,8 +39,7 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t rank) 
 
 /// Arrives, and makes the barrier wait for `bytes` of copies.
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 /// Waits for the end of the phase with this parity.
@@ -111,8 +110,8 @@ __device__ __forceinline__ void cluster_barrier() {
 // ---- tensor copies
 
 /// Loads the map's box at (x, y, z); entries outside the tensor are zero.
-__device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x,
-                                         int y, int z) {
+__device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x, int y,
+                                         int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
       "%5}], "
@@ -122,8 +121,8 @@ __device__ __forceinline__ void load_box(uint32_t target, const CUtensorMap* map
 }
 
 /// Like load_box(), but into the same address of both blocks of a cluster of two; completes on the barrier of each.
-__device__ __forceinline__ void load_box_to_both(uint32_t target, const CUtensorMap* map, uint32_t barrier,
-                                                 int x, int y, int z) {
+__device__ __forceinline__ void load_box_to_both(uint32_t target, const CUtensorMap* map, uint32_t barrier, int x,
+                                                 int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
       "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(target),
@@ -141,8 +140,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t sourc
 __device__ __forceinline__ void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 /// Waits until at most kPending groups of stores still read shared memory.
-template <int kPending>
-__device__ __forceinline__ void store_wait_read() {
+template <int kPending> __device__ __forceinline__ void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
@@ -150,9 +148,7 @@ __device__ __forceinline__ void store_wait_read() {
 __device__ __forceinline__ void store_wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 /// Orders ordinary shared memory accesses of this thread before later ones of the copy engine.
-__device__ __forceinline__ void async_proxy_fence() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
+__device__ __forceinline__ void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // ---- 8 x 8 matrices between registers and shared memory, 16 bytes per row. Lane l passes the address of row l % 8 of
 // matrix l / 8, and holds the entries (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of each matrix.
@@ -165,15 +161,15 @@ __device__ __forceinline__ void load_matrices(uint32_t address, uint32_t (&r)[4]
 }
 
 __device__ __forceinline__ void store_matrices(uint32_t address, const uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]),
-               "r"(r[1]), "r"(r[2]), "r"(r[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]),
+               "r"(r[2]), "r"(r[3])
                : "memory");
 }
 
 /// Like store_matrices(), each matrix transposed.
 __device__ __forceinline__ void store_transposed(uint32_t address, const uint32_t (&r)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
-               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]),
+               "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
 
@@ -218,24 +214,19 @@ __device__ __forceinline__ bool has_reached(const int* counter, int count) {
 
 // ---- warpgroup products
 
-template <int kRegisters>
-__device__ __forceinline__ void more_registers() {
+template <int kRegisters> __device__ __forceinline__ void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-template <int kRegisters>
-__device__ __forceinline__ void fewer_registers() {
+template <int kRegisters> __device__ __forceinline__ void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 __device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-__device__ __forceinline__ void products_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
+__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-template <int kPending>
-__device__ __forceinline__ void products_wait() {
+template <int kPending> __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 

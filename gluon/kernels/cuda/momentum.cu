@@ -15,13 +15,11 @@ constexpr int64_t kTilesPerSum = 4;  // of the gradients: a block reads this man
 
 int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
 
-template <int W>
-__device__ __forceinline__ int64_t place(int64_t tile, int u) {
+template <int W> __device__ __forceinline__ int64_t place(int64_t tile, int u) {
   return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
 }
 
-template <int W>
-__device__ __forceinline__ double sum_squares(const float* values, int64_t begin, int64_t end) {
+template <int W> __device__ __forceinline__ double sum_squares(const float* values, int64_t begin, int64_t end) {
   constexpr int kPacks = kTile / (kThreads * W);
   double sum = 0;
   for (int64_t tile = begin; tile < end; tile += kTile) {
@@ -34,8 +32,7 @@ __device__ __forceinline__ double sum_squares(const float* values, int64_t begin
     for (int u = 0; u < kPacks; ++u) {
       if (place<W>(tile, u) >= end) continue;
 #pragma unroll
-      for (int j = 0; j < W; ++j)
-        sum = fma(static_cast<double>(x[u].v[j]), static_cast<double>(x[u].v[j]), sum);
+      for (int j = 0; j < W; ++j) sum = fma(static_cast<double>(x[u].v[j]), static_cast<double>(x[u].v[j]), sum);
     }
   }
   return sum;
@@ -120,8 +117,7 @@ __device__ double sum_of(const double* values, int count) {
 
 __device__ void write_scale(const Judged& step, int64_t matrix, double squares) {
   const double gradient = sqrt(squares);
-  const double momentum =
-      sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
+  const double momentum = sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
   const double old_weight = step.weights[0], new_weight = step.weights[1];
   double bound = old_weight * momentum + new_weight * gradient;
   if (step.nesterov) bound = old_weight * bound + new_weight * gradient;
@@ -137,8 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   while (i + 1 < all.count && number >= all.step[i + 1].first_matrix) ++i;
   const Judged& step = all.step[i];
   const int64_t matrix = number - step.first_matrix;
-  const double squares =
-      sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
+  const double squares = sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
   if (step.scales != nullptr) write_scale(step, matrix, squares);
   if (threadIdx.x != 0) return;
   if (!isfinite(squares)) atomicMin(&verdict->first_bad, number);
@@ -153,8 +148,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The momentum and the LMO's input of one entry after this step.
-template <bool kNesterov>
-__device__ __forceinline__ float2 advance(float momentum, float gradient, float2 weights) {
+template <bool kNesterov> __device__ __forceinline__ float2 advance(float momentum, float gradient, float2 weights) {
   const float next = fmaf(weights.x, momentum, weights.y * gradient);
   return {next, kNesterov ? fmaf(weights.x, next, weights.y * gradient) : next};
 }
@@ -162,8 +156,7 @@ __device__ __forceinline__ float2 advance(float momentum, float gradient, float2
 // Returns this thread's sum of squares of the new momentum, in the order of sum_squares().
 template <bool kNesterov, int W>
 __device__ __forceinline__ double accumulate_tile(const float* gradient, float* momentum, float2 weights,
-                                                  ScalePair scale, int64_t tile, int64_t size,
-                                                  __half* output) {
+                                                  ScalePair scale, int64_t tile, int64_t size, __half* output) {
   constexpr int kPacks = kTile / (kThreads * W);
   Pack<W> g[kPacks], m[kPacks];
 #pragma unroll
@@ -202,8 +195,8 @@ __global__ void __launch_bounds__(kThreads)
   const float* gradient = part.gradients[place.matrix];
   __half* output = part.output == nullptr ? nullptr : part.output + first;
   const float2 w{part.weights[0], part.weights[1]};
-  const bool wide = part.size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(part.momentum, 16) &&
-                    is_aligned(part.output, 8);
+  const bool wide =
+      part.size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(part.momentum, 16) && is_aligned(part.output, 8);
   float* kept = part.momentum + first;
   const ScalePair scale = output == nullptr ? ScalePair{0, 0} : part.scales[place.matrix];
   const double sum = wide ? accumulate_tile<kNesterov, 4>(gradient, kept, w, scale, tile, part.size, output)
@@ -236,8 +229,7 @@ int64_t gradient_partials(int64_t size) { return (tiles_of(size) + kTilesPerSum 
 
 int64_t momentum_partials(int64_t size) { return tiles_of(size); }
 
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
-                              cudaStream_t stream) {
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict, cudaStream_t stream) {
   Parts parts{};
   int64_t blocks = 0;
   if (!alike(steps, step_count) || verdict == nullptr) return cudaErrorInvalidValue;
@@ -270,8 +262,7 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
-                  cudaStream_t stream) {
+cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report, cudaStream_t stream) {
   if (verdict == nullptr || step_count < 0 || step_count > kMaxMomentumSteps) return cudaErrorInvalidValue;
   AllJudged all{};
   int64_t matrices = 0;
@@ -303,8 +294,7 @@ cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaS
   if (!alike(steps, step_count)) return cudaErrorInvalidValue;
   for (int i = 0; i < step_count; ++i) {
     const MomentumStep& step = steps[i];
-    const bool complete =
-        step.output == nullptr || (step.scales != nullptr && step.momentum_squares != nullptr);
+    const bool complete = step.output == nullptr || (step.scales != nullptr && step.momentum_squares != nullptr);
     if (!is_empty(step) && !complete) return cudaErrorInvalidValue;
     const int64_t tiles = tiles_of(step.size);
     parts.part[i] = {.end = blocks += step.count * tiles,

@@ -54,8 +54,7 @@ inline constexpr int kMaxMomentumSteps = 64;
 
 /// Writes gradient_squares and clears the verdict. This and the functions below return cudaErrorInvalidValue for
 /// missing pointers, negative sizes, and steps that differ in `nesterov` or `verdict`.
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict,
-                              cudaStream_t stream);
+cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict, cudaStream_t stream);
 
 /// Writes momentum_squares. Needed once, before the first step with this momentum: accumulate_momentum() keeps them up
 /// to date, with the same bits where gradients are aligned to 16 bytes.
@@ -64,8 +63,7 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 /// Writes the scales of all steps whose `scales` is not null, and to the verdict the number of the first matrix
 /// (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or host memory that the
 /// device can write, gets verdict_report().
-cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report,
-                  cudaStream_t stream);
+cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report, cudaStream_t stream);
 
 /// Updates the momentum and its squares, and writes the outputs. A step without output needs no scales and squares.
 cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream);

@@ -26,8 +26,7 @@ class Arena {
  public:
   explicit Arena(void* base) : base_(static_cast<char*>(base)) {}
 
-  template <typename T>
-  T* take(int64_t count) {
+  template <typename T> T* take(int64_t count) {
     char* piece = base_ == nullptr ? nullptr : base_ + used_;
     used_ += static_cast<size_t>(round_up(count * static_cast<int64_t>(sizeof(T)), 256));
     return reinterpret_cast<T*>(piece);
@@ -51,11 +50,7 @@ struct StackPlan {
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
-      : stack_(stack),
-        options_(options),
-        arena_(arena),
-        plan_(plan),
-        side_(std::min(stack.rows, stack.columns)) {}
+      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
 
   void run() {
     const bool gram_form = orthogonalize_in_gram_form(stack_.rows, stack_.columns, options_);
@@ -98,8 +93,7 @@ class Planner {
                   x_,
                   orthogonalize_input_length(stack_.rows, stack_.columns),
                   nullptr};
-    conversion.partials =
-        arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
+    conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
     plan_.convert = true;
   }
 
@@ -288,18 +282,15 @@ float orthogonalize_input_length(int rows, int columns) {
 
 bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options) {
   if (options.form != Form::kAuto) return options.form == Form::kGram;
-  return options.steps <= kMaxGramSteps &&
-         std::max(rows, columns) >= kTensorCoreGramAspect * std::min(rows, columns);
+  return options.steps <= kMaxGramSteps && std::max(rows, columns) >= kTensorCoreGramAspect * std::min(rows, columns);
 }
 
-size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
-                               const OrthogonalizeOptions& options) {
+size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options) {
   return valid(stacks, stack_count, options) ? make_plan(stacks, stack_count, options, nullptr).bytes : 0;
 }
 
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,
-                          const OrthogonalizeOptions& options, void* workspace, size_t workspace_bytes,
-                          cudaStream_t stream) {
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+                          void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   if (!valid(stacks, stack_count, options) || workspace == nullptr) return cudaErrorInvalidValue;
   const Plan plan = make_plan(stacks, stack_count, options, workspace);
   if (workspace_bytes < plan.bytes) return cudaErrorInvalidValue;

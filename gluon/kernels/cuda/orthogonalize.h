@@ -57,14 +57,12 @@ float orthogonalize_input_length(int rows, int columns);
 bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options);
 
 /// Bytes of workspace; 0 for invalid arguments. Depends only on shapes, types and options.
-size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count,
-                               const OrthogonalizeOptions& options);
+size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options);
 
 /// Writes the polar factors, or adds them to the targets. `workspace`: device memory, address divisible by 256.
 /// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no coefficients and a workspace that
 /// is too small; cudaErrorNotSupported before compute capability 9.0.
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count,
-                          const OrthogonalizeOptions& options, void* workspace, size_t workspace_bytes,
-                          cudaStream_t stream);
+cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+                          void* workspace, size_t workspace_bytes, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -38,8 +38,7 @@ inline int input_partials(const InputConversion& conversion) {
 
 // Calls visit(row, column) for the block's rows, for every fourth column if `vector`.
 template <typename Visit>
-__device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector,
-                                  Visit visit) {
+__device__ inline void visit_rows(const InputConversion& conversion, int block_rows, bool vector, Visit visit) {
   const int first = blockIdx.x * block_rows;
   const int rows = min(block_rows, conversion.rows - first);
   const int width = vector ? 4 : 1, per_row = conversion.columns / width;
@@ -67,8 +66,7 @@ __global__ void __launch_bounds__(kInputThreads)
   if (threadIdx.x == 0) conversion.partials[static_cast<int64_t>(blockIdx.y) * gridDim.x + blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kInputThreads)
-    scale_input(InputConversion conversion, int block_rows, bool vector) {
+__global__ void __launch_bounds__(kInputThreads) scale_input(InputConversion conversion, int block_rows, bool vector) {
   double sum = 0;
   for (int i = threadIdx.x; i < gridDim.x; i += kInputThreads) {
     sum += conversion.partials[static_cast<int64_t>(blockIdx.y) * gridDim.x + i];
@@ -82,10 +80,8 @@ __global__ void __launch_bounds__(kInputThreads)
     __half* target = output + row * conversion.output.row_stride + column;
     if (vector) {
       const float4 x = *reinterpret_cast<const float4*>(entry);
-      const __half2 low =
-          __floats2half2_rn(static_cast<float>(x.x * factor), static_cast<float>(x.y * factor));
-      const __half2 high =
-          __floats2half2_rn(static_cast<float>(x.z * factor), static_cast<float>(x.w * factor));
+      const __half2 low = __floats2half2_rn(static_cast<float>(x.x * factor), static_cast<float>(x.y * factor));
+      const __half2 high = __floats2half2_rn(static_cast<float>(x.z * factor), static_cast<float>(x.w * factor));
       *reinterpret_cast<__half2*>(target) = low;
       *reinterpret_cast<__half2*>(target + 2) = high;
     } else {
@@ -100,9 +96,9 @@ inline cudaError_t convert_input(const InputConversion& conversion, cudaStream_t
     return cudaErrorInvalidValue;
   }
   const bool vector = conversion.columns % 4 == 0 && conversion.row_stride % 4 == 0 &&
-                      conversion.matrix_stride % 4 == 0 &&
-                      reinterpret_cast<uintptr_t>(conversion.input) % 16 == 0 && output.row_stride % 4 == 0 &&
-                      output.matrix_stride % 4 == 0 && reinterpret_cast<uintptr_t>(output.data) % 8 == 0;
+                      conversion.matrix_stride % 4 == 0 && reinterpret_cast<uintptr_t>(conversion.input) % 16 == 0 &&
+                      output.row_stride % 4 == 0 && output.matrix_stride % 4 == 0 &&
+                      reinterpret_cast<uintptr_t>(output.data) % 8 == 0;
   const int rows = input_rows(conversion);
   const dim3 grid(input_partials(conversion), conversion.count);
   sum_input_squares<<<grid, kInputThreads, 0, stream>>>(conversion, rows, vector);

@@ -8,15 +8,11 @@
 namespace gluon::cuda {
 
 struct Add {
-  template <typename T>
-  __device__ T operator()(T a, T b) const {
-    return a + b;
-  }
+  template <typename T> __device__ T operator()(T a, T b) const { return a + b; }
 };
 
 /// `value` combined over each group of `Lanes` neighbouring lanes (a power of two); every lane gets the result.
-template <int Lanes, typename T, typename Op>
-__device__ inline T reduce_lanes(T value, Op op) {
+template <int Lanes, typename T, typename Op> __device__ inline T reduce_lanes(T value, Op op) {
 #pragma unroll
   for (int offset = Lanes / 2; offset > 0; offset /= 2) {
     value = op(value, __shfl_xor_sync(0xffffffffu, value, offset));
@@ -25,8 +21,7 @@ __device__ inline T reduce_lanes(T value, Op op) {
 }
 
 /// `value` combined over a block of `Threads` threads (a multiple of 32); every thread gets the result.
-template <int Threads, typename T, typename Op>
-__device__ inline T reduce_block(T value, Op op) {
+template <int Threads, typename T, typename Op> __device__ inline T reduce_block(T value, Op op) {
   constexpr int kWarps = Threads / 32;
   __shared__ T warps[kWarps];
   value = reduce_lanes<32>(value, op);

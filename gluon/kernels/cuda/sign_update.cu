@@ -48,9 +48,9 @@ __device__ __forceinline__ void move_tile(const float* gradient, float* momentum
 
 template <bool kNesterov>
 __global__ void __launch_bounds__(kThreads)
-    sign_kernel(const float* const* gradients, float* momentum, const float* weights,
-                float* const* parameters, const float* radii, float direction_factor, float decay,
-                int64_t size, int64_t tiles, const Verdict* verdict) {
+    sign_kernel(const float* const* gradients, float* momentum, const float* weights, float* const* parameters,
+                const float* radii, float direction_factor, float decay, int64_t size, int64_t tiles,
+                const Verdict* verdict) {
   if (skips_step(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;
@@ -58,8 +58,7 @@ __global__ void __launch_bounds__(kThreads)
   float* parameter = parameters[matrix];
   const float radius = radii[matrix];
   const Weights w{weights[0], weights[1], 1 - decay * radius, direction_factor * radius};
-  const bool wide =
-      size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(momentum, 16) && is_aligned(parameter, 16);
+  const bool wide = size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(momentum, 16) && is_aligned(parameter, 16);
   float* kept = momentum + matrix * size;
   if (wide) {
     move_tile<kNesterov, 4>(gradient, kept, parameter, w, tile, size);
@@ -79,8 +78,8 @@ cudaError_t update_by_sign(const SignUpdate& update, cudaStream_t stream) {
   const int64_t tiles = (update.size + kTile - 1) / kTile;
   const auto kernel = update.nesterov ? sign_kernel<true> : sign_kernel<false>;
   kernel<<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
-      update.gradients, update.momentum, update.weights, update.parameters, update.radii,
-      update.direction_factor, update.decay, update.size, tiles, update.verdict);
+      update.gradients, update.momentum, update.weights, update.parameters, update.radii, update.direction_factor,
+      update.decay, update.size, tiles, update.verdict);
   return cudaGetLastError();
 }
 

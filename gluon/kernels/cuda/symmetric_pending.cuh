@@ -30,9 +30,7 @@ struct Pending {
   }
 
   // Whether to store a box after `done` of `all` products. All boxes are stored after two thirds of them.
-  __device__ __forceinline__ bool is_due(int done, int all) const {
-    return box < kBoxes && 6 * done >= box * all;
-  }
+  __device__ __forceinline__ bool is_due(int done, int all) const { return box < kBoxes && 6 * done >= box * all; }
 
   // Called by the whole warpgroup, when a box is left.
   __device__ __forceinline__ void store_next(const Shared& shared, int group) {
@@ -60,13 +58,12 @@ struct Pending {
 
  private:
   // Each entry of the target gets one addition, so the order of the tiles changes no bit.
-  template <int kBox>
-  __device__ __forceinline__ void add_box(const Arguments& product, int row) const {
+  template <int kBox> __device__ __forceinline__ void add_box(const Arguments& product, int row) const {
     const int lane = threadIdx.x % 32, line = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const int column = tile.column() + 64 * kBox;
     if (column >= product.columns || skips_step(product.verdict)) return;
-    float* target = product.targets[tile.matrix()] + static_cast<int64_t>(line) * product.columns + column +
-                    2 * (lane % 4);
+    float* target =
+        product.targets[tile.matrix()] + static_cast<int64_t>(line) * product.columns + column + 2 * (lane % 4);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (line + 8 * half >= product.rows) return;
@@ -79,8 +76,7 @@ struct Pending {
     }
   }
 
-  template <int kBox>
-  __device__ __forceinline__ void write_box(uint32_t results, bool mirrored) const {
+  template <int kBox> __device__ __forceinline__ void write_box(uint32_t results, bool mirrored) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
@@ -98,8 +94,7 @@ struct Pending {
 
 // Runs in the warp that sends a warpgroup's boxes to C and to the mirrored position, and then publishes the tile. Only
 // this warp waits for the copies to end.
-__device__ __forceinline__ void send_results(const Launch& launch, const Shared& shared, int rank,
-                                             int group) {
+__device__ __forceinline__ void send_results(const Launch& launch, const Shared& shared, int rank, int group) {
   const uint32_t results = shared.results(group);
   const bool leader = threadIdx.x % 32 == 0;
   int segment = 0;

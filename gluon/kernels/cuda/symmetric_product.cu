@@ -27,8 +27,7 @@ class Operands {
 
   // Finds or adds the view's map.
   cudaError_t find(const HalfStack& stack, int count, Extents extents, int8_t* index) {
-    const HalfView view{stack.data, stack.row_stride, stack.matrix_stride,
-                        count,      extents.rows,     extents.columns};
+    const HalfView view{stack.data, stack.row_stride, stack.matrix_stride, count, extents.rows, extents.columns};
     const auto known = std::find(views_.begin(), views_.end(), view);
     *index = static_cast<int8_t>(known - views_.begin());
     if (known != views_.end()) return cudaSuccess;
@@ -50,16 +49,11 @@ struct Shapes {
 Shapes shapes_of(const Product& product) {
   const int m = product.rows, n = product.columns;
   switch (product.kind) {
-    case ProductKind::kRowGram:
-      return {{m, n}, {m, n}, {m, m}, n};
-    case ProductKind::kColumnGram:
-      return {{m, n}, {m, n}, {n, n}, m};
-    case ProductKind::kSymmetric:
-      return {{m, m}, {m, m}, {m, m}, m};
-    case ProductKind::kLeft:
-      return {{m, m}, {m, n}, {m, n}, m};
-    default:
-      return {{m, n}, {n, n}, {m, n}, n};
+    case ProductKind::kRowGram: return {{m, n}, {m, n}, {m, m}, n};
+    case ProductKind::kColumnGram: return {{m, n}, {m, n}, {n, n}, m};
+    case ProductKind::kSymmetric: return {{m, m}, {m, m}, {m, m}, m};
+    case ProductKind::kLeft: return {{m, m}, {m, n}, {m, n}, m};
+    default: return {{m, n}, {n, n}, {m, n}, n};
   }
 }
 
@@ -70,8 +64,7 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   if (product.count <= 0 || product.count > kMaxMatrices || product.rows <= 0 || no_columns) {
     return cudaErrorInvalidValue;
   }
-  if ((product.squares != nullptr && !gram) ||
-      (product.identity != 0 && (!symmetric || product.squares != nullptr))) {
+  if ((product.squares != nullptr && !gram) || (product.identity != 0 && (!symmetric || product.squares != nullptr))) {
     return cudaErrorInvalidValue;
   }
   const Shapes shapes = shapes_of(product);
@@ -154,8 +147,7 @@ struct Group {
 constexpr std::size_t kWindow = 5;
 constexpr double kRounds = 0.75;
 
-std::vector<Group> make_groups(const Product* products, int product_count, double blocks,
-                               const Launch& launch) {
+std::vector<Group> make_groups(const Product* products, int product_count, double blocks, const Launch& launch) {
   std::vector<Group> groups;
   std::vector<int> chains;
   for (int i = 0; i < product_count; ++i) {
@@ -199,8 +191,7 @@ void fill_segments(const Product* products, int product_count, int clusters, Lau
     for (Group& group : window) {
       const int product = group.products[group.next++];
       launch->tiles += group.count * launch->product[product].tiles;
-      launch->segment[used++] = {launch->tiles, static_cast<int16_t>(product),
-                                 static_cast<int16_t>(group.first)};
+      launch->segment[used++] = {launch->tiles, static_cast<int16_t>(product), static_cast<int16_t>(group.first)};
     }
     std::erase_if(window, [](const Group& group) { return group.next == group.products.size(); });
   }
@@ -221,9 +212,8 @@ cudaError_t launch_products(const Product* products, int product_count, int* pro
     return cudaErrorInvalidValue;
   }
   int clusters = 0;  // tiles wait for each other, so all clusters must be resident at once
-  cudaError_t error =
-      resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
-                        tiles::kThreads, tiles::kSharedBytes, &clusters);
+  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
+                                        tiles::kThreads, tiles::kSharedBytes, &clusters);
   if (error != cudaSuccess) return error;
 
   Launch launch = {};

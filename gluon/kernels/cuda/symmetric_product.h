@@ -53,7 +53,7 @@ struct Product {
   float identity = 0;  // times I
   int chain = 0;       // all products of a chain have the same count
 
-  float* squares = nullptr;  // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
+  float* squares = nullptr;      // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
   const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
   int bound_side = 0;
   float safety = 1;

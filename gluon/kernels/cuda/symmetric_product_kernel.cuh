@@ -23,8 +23,7 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
   Position position;
   const auto inputs_ready = [&](const Tile& tile) {
     const Arguments& product = launch.product[tile.product()];
-    return product.wait_for == nullptr ||
-           hopper::has_reached(product.wait_for + tile.matrix(), product.wait_count);
+    return product.wait_for == nullptr || hopper::has_reached(product.wait_for + tile.matrix(), product.wait_count);
   };
   int number = first_tile(), segment = 0;
   Tile next = number < launch.tiles ? find_tile(launch, number, segment) : Tile();
@@ -46,8 +45,8 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
       for (int i = 0; i < 2; ++i) {
         if (!load_a) break;
         const int first = row + 64 * i;
-        hopper::load_box(slot + kOperandA + i * kBoxBytes, &launch.maps[product.a], full,
-                         across_a ? first : depth, across_a ? depth : first, tile.matrix());
+        hopper::load_box(slot + kOperandA + i * kBoxBytes, &launch.maps[product.a], full, across_a ? first : depth,
+                         across_a ? depth : first, tile.matrix());
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -68,9 +67,8 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
       acquire(shared, position, 4 * kBoxBytes);
 #pragma unroll 1
       for (int i = 0; i < 4; ++i) {
-        hopper::load_box(shared.slot(position) + i * kBoxBytes, &launch.maps[product.d],
-                         shared.full_at(position), tile.column() + 128 * half + 64 * (i % 2),
-                         row + 64 * (i / 2), tile.matrix());
+        hopper::load_box(shared.slot(position) + i * kBoxBytes, &launch.maps[product.d], shared.full_at(position),
+                         tile.column() + 128 * half + 64 * (i % 2), row + 64 * (i / 2), tile.matrix());
       }
       position.advance();
     }
@@ -78,8 +76,8 @@ __device__ __forceinline__ void produce(const Launch& launch, const Shared& shar
 }
 
 // acc += factor * addend, whose halves are in two slots.
-__device__ __forceinline__ void add_addend(float (&acc)[128], const Shared& shared, Position& position,
-                                           int group, float factor) {
+__device__ __forceinline__ void add_addend(float (&acc)[128], const Shared& shared, Position& position, int group,
+                                           float factor) {
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -170,8 +168,7 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
   for (;;) {
     // Store now while the next tile is not ready, since it may wait for this result, or if it is too short to store
     // during it.
-    const bool long_enough =
-        number < launch.tiles && launch.product[next.product()].depth_tiles > Pending::kBoxes;
+    const bool long_enough = number < launch.tiles && launch.product[next.product()].depth_tiles > Pending::kBoxes;
     while (pending.box < Pending::kBoxes) {
       const bool ready = long_enough && hopper::barrier_test(shared.full_at(position), position.parity);
       if (hopper::warpgroup_all(kAgree + group, ready)) break;
@@ -190,22 +187,17 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
     const int depth = product.depth_tiles;
     const bool half = is_half(product, tile, rank);
     if (product.layout == Layout::kMixed) {
-      accumulate<Inputs<__half, 256, false, true>>(acc, pending, shared, position, offset, depth, group,
-                                                   prepare);
+      accumulate<Inputs<__half, 256, false, true>>(acc, pending, shared, position, offset, depth, group, prepare);
     } else if (product.layout == Layout::kAlongDepth) {
       if (half) {
-        accumulate<Inputs<__half, 128, false, false>>(acc, pending, shared, position, offset, depth, group,
-                                                      prepare);
+        accumulate<Inputs<__half, 128, false, false>>(acc, pending, shared, position, offset, depth, group, prepare);
       } else {
-        accumulate<Inputs<__half, 256, false, false>>(acc, pending, shared, position, offset, depth, group,
-                                                      prepare);
+        accumulate<Inputs<__half, 256, false, false>>(acc, pending, shared, position, offset, depth, group, prepare);
       }
     } else if (half) {
-      accumulate<Inputs<__half, 128, true, true>>(acc, pending, shared, position, offset, depth, group,
-                                                  prepare);
+      accumulate<Inputs<__half, 128, true, true>>(acc, pending, shared, position, offset, depth, group, prepare);
     } else {
-      accumulate<Inputs<__half, 256, true, true>>(acc, pending, shared, position, offset, depth, group,
-                                                  prepare);
+      accumulate<Inputs<__half, 256, true, true>>(acc, pending, shared, position, offset, depth, group, prepare);
     }
     if (factors.alpha != 1) {
 #pragma unroll

@@ -11,9 +11,8 @@ EncodeTensorMap find_encode_tensor_map() {
   cudaDriverEntryPointQueryResult found;
   const cudaError_t error =
       cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-  return error == cudaSuccess && found == cudaDriverEntryPointSuccess
-             ? reinterpret_cast<EncodeTensorMap>(function)
-             : nullptr;
+  return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTensorMap>(function)
+                                                                      : nullptr;
 }
 
 }  // namespace
@@ -31,10 +30,9 @@ cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map) {
                                 static_cast<cuuint64_t>(2 * matrix_stride)};
   const cuuint32_t box[] = {64, 64, 1}, steps[] = {1, 1, 1};
   // A copy computes nothing, so the map serves bfloat16, too.
-  const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(view.data), sizes, strides, box,
-             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(view.data), sizes, strides,
+                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -78,8 +78,7 @@ __device__ __forceinline__ uint32_t box_address(uint32_t box, int row, int chunk
 }
 
 // The operands of a warpgroup: their type, and whether their rows in memory run along the depth or across it.
-template <typename Element_, int kColumns_, bool kAcrossA_, bool kAcrossB_>
-struct Inputs {
+template <typename Element_, int kColumns_, bool kAcrossA_, bool kAcrossB_> struct Inputs {
   using Element = Element_;
   static constexpr int kColumns = kColumns_;
   static constexpr bool kAcrossA = kAcrossA_, kAcrossB = kAcrossB_;
@@ -87,8 +86,8 @@ struct Inputs {
 
 // Starts the products of one slot.
 template <typename Inputs>
-__device__ __forceinline__ void multiply_slot(float (&acc)[128], const Shared& shared,
-                                              const Position& position, uint32_t offset_a, bool first) {
+__device__ __forceinline__ void multiply_slot(float (&acc)[128], const Shared& shared, const Position& position,
+                                              uint32_t offset_a, bool first) {
   constexpr bool kAcrossA = Inputs::kAcrossA, kAcrossB = Inputs::kAcrossB;
   constexpr int kStepA = (kAcrossA ? 16 * 128 : 32) >> 4, kStepB = (kAcrossB ? 16 * 128 : 32) >> 4;
   hopper::barrier_wait(shared.full_at(position), position.parity);

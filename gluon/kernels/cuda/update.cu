@@ -35,8 +35,8 @@ __device__ __forceinline__ void move_tile(float* parameter, const __half* direct
 }
 
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(float* const* parameters, const __half* directions, const float* radii,
-                  float direction_factor, float decay, int64_t size, int64_t tiles, const Verdict* verdict) {
+    update_kernel(float* const* parameters, const __half* directions, const float* radii, float direction_factor,
+                  float decay, int64_t size, int64_t tiles, const Verdict* verdict) {
   if (skips_step(verdict)) return;
   const int64_t matrix = blockIdx.x / tiles;
   const int64_t tile = blockIdx.x % tiles * kTile;
@@ -63,8 +63,8 @@ cudaError_t update_parameters(const ParameterUpdate& update, cudaStream_t stream
   }
   const int64_t tiles = (update.size + kTile - 1) / kTile;
   update_kernel<<<static_cast<unsigned>(update.count * tiles), kThreads, 0, stream>>>(
-      update.parameters, update.directions, update.radii, update.direction_factor, update.decay, update.size,
-      tiles, update.verdict);
+      update.parameters, update.directions, update.radii, update.direction_factor, update.decay, update.size, tiles,
+      update.verdict);
   return cudaGetLastError();
 }
 

@@ -17,10 +17,7 @@
 
 namespace gluon::cuda {
 
-template <int W>
-struct Pack {
-  float v[W];
-};
+template <int W> struct Pack { float v[W]; };
 
 __host__ __device__ inline bool is_aligned(const void* address, unsigned bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
@@ -30,43 +27,19 @@ __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__half x) { return __half2float(x); }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-template <typename T>
-__device__ inline T from_float(float x);
-template <>
-__device__ inline float from_float<float>(float x) {
-  return x;
-}
-template <>
-__device__ inline __half from_float<__half>(float x) {
-  return __float2half_rn(x);
-}
-template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
+template <typename T> __device__ inline T from_float(float x);
+template <> __device__ inline float from_float<float>(float x) { return x; }
+template <> __device__ inline __half from_float<__half>(float x) { return __float2half_rn(x); }
+template <> __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
 
 // The machine word that holds `Bytes` bytes.
-template <int Bytes>
-struct Word;
-template <>
-struct Word<2> {
-  using type = unsigned short;
-};
-template <>
-struct Word<4> {
-  using type = unsigned;
-};
-template <>
-struct Word<8> {
-  using type = uint2;
-};
-template <>
-struct Word<16> {
-  using type = uint4;
-};
+template <int Bytes> struct Word;
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<4> { using type = unsigned; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<16> { using type = uint4; };
 
-template <int W, typename T>
-struct Packed {
+template <int W, typename T> struct Packed {
   using Bits = typename Word<W * sizeof(T)>::type;
   union {
     Bits bits;
@@ -75,28 +48,24 @@ struct Packed {
   __device__ Packed() {}
 };
 
-template <int W, typename T>
-__device__ inline Pack<W> unpack(const Packed<W, T>& packed) {
+template <int W, typename T> __device__ inline Pack<W> unpack(const Packed<W, T>& packed) {
   Pack<W> pack;
 #pragma unroll
   for (int i = 0; i < W; ++i) pack.v[i] = to_float(packed.entries[i]);
   return pack;
 }
 
-template <int W, typename T>
-__device__ inline Packed<W, T> load_packed(const T* address) {
+template <int W, typename T> __device__ inline Packed<W, T> load_packed(const T* address) {
   Packed<W, T> packed;
   packed.bits = *reinterpret_cast<const typename Packed<W, T>::Bits*>(address);
   return packed;
 }
 
-template <int W, typename T>
-__device__ inline Pack<W> load(const T* address) {
+template <int W, typename T> __device__ inline Pack<W> load(const T* address) {
   return unpack<W, T>(load_packed<W>(address));
 }
 
-template <int W, typename T>
-__device__ inline void store(T* address, const Pack<W>& pack) {
+template <int W, typename T> __device__ inline void store(T* address, const Pack<W>& pack) {
   Packed<W, T> packed;
 #pragma unroll
   for (int i = 0; i < W; ++i) packed.entries[i] = from_float<T>(pack.v[i]);

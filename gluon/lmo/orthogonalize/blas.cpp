@@ -24,18 +24,18 @@ void gemm(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const fl
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
 }
 
-void gemm(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* b, int64_t ldb,
-          double* c, int64_t ldc) {
+void gemm(int64_t m, int64_t n, int64_t k, const double* a, int64_t lda, const double* b, int64_t ldb, double* c,
+          int64_t ldc) {
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, lda, b, ldb, 0, c, ldc);
 }
 
-void syrk(CBLAS_TRANSPOSE transpose, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-          float beta, float* c) {
+void syrk(CBLAS_TRANSPOSE transpose, int64_t n, int64_t k, float alpha, const float* a, int64_t lda, float beta,
+          float* c) {
   cblas_ssyrk(CblasRowMajor, CblasUpper, transpose, n, k, alpha, a, lda, beta, c, n);
 }
 
-void syrk(CBLAS_TRANSPOSE transpose, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
-          double beta, double* c) {
+void syrk(CBLAS_TRANSPOSE transpose, int64_t n, int64_t k, double alpha, const double* a, int64_t lda, double beta,
+          double* c) {
   cblas_dsyrk(CblasRowMajor, CblasUpper, transpose, n, k, alpha, a, lda, beta, c, n);
 }
 
@@ -77,30 +77,25 @@ class SequentialBlas {
 
 }  // namespace
 
-template <typename Real>
-void multiply(int64_t m, int64_t n, int64_t k, const Real* a, const Real* b, Real* c) {
+template <typename Real> void multiply(int64_t m, int64_t n, int64_t k, const Real* a, const Real* b, Real* c) {
   gemm(m, n, k, a, k, b, n, c, n);
 }
 
-template <typename Real>
-void gram(int64_t rows, int64_t columns, const Real* x, Real* r) {
+template <typename Real> void gram(int64_t rows, int64_t columns, const Real* x, Real* r) {
   const bool wide = rows <= columns;
-  syrk(wide ? CblasNoTrans : CblasTrans, std::min(rows, columns), std::max(rows, columns), Real(1), x,
-       columns, Real(0), r);
+  syrk(wide ? CblasNoTrans : CblasTrans, std::min(rows, columns), std::max(rows, columns), Real(1), x, columns, Real(0),
+       r);
 }
 
-template <typename Real>
-void add_square(int64_t n, Real alpha, const Real* r, Real beta, Real* z) {
+template <typename Real> void add_square(int64_t n, Real alpha, const Real* r, Real beta, Real* z) {
   syrk(CblasNoTrans, n, n, alpha, r, n, beta, z);
 }
 
-template <typename Real>
-void commuting_product(int64_t n, const Real* a, const Real* b, Real* c) {
+template <typename Real> void commuting_product(int64_t n, const Real* a, const Real* b, Real* c) {
   upper_product(n, 0, n, a, b, c);
 }
 
-template <typename Real>
-void mirror_upper(int64_t n, Real* c) {
+template <typename Real> void mirror_upper(int64_t n, Real* c) {
   for (int64_t top = 0; top < n; top += kMirrorBlock) {
     const int64_t bottom = std::min(n, top + kMirrorBlock);
     for (int64_t left = top; left < n; left += kMirrorBlock) {

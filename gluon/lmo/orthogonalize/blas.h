@@ -14,24 +14,19 @@
 namespace gluon::blas {
 
 /// c (m, n) = a (m, k) b (k, n); no operand may overlap c.
-template <typename Real>
-void multiply(int64_t m, int64_t n, int64_t k, const Real* a, const Real* b, Real* c);
+template <typename Real> void multiply(int64_t m, int64_t n, int64_t k, const Real* a, const Real* b, Real* c);
 
 /// The Gram matrix of x (rows, columns) on its smaller side: r = x x^T if rows <= columns, else x^T x.
-template <typename Real>
-void gram(int64_t rows, int64_t columns, const Real* x, Real* r);
+template <typename Real> void gram(int64_t rows, int64_t columns, const Real* x, Real* r);
 
 /// z = alpha r r + beta z for symmetric (n, n); r complete, of z the upper triangle is read and written.
-template <typename Real>
-void add_square(int64_t n, Real alpha, const Real* r, Real beta, Real* z);
+template <typename Real> void add_square(int64_t n, Real alpha, const Real* r, Real beta, Real* z);
 
 /// c = a b for complete symmetric (n, n) that commute; neither may overlap c.
-template <typename Real>
-void commuting_product(int64_t n, const Real* a, const Real* b, Real* c);
+template <typename Real> void commuting_product(int64_t n, const Real* a, const Real* b, Real* c);
 
 /// Copies the upper triangle of c (n, n) onto the lower.
-template <typename Real>
-void mirror_upper(int64_t n, Real* c);
+template <typename Real> void mirror_upper(int64_t n, Real* c);
 
 /// Calls run(begin, end) so that every matrix 0..count-1 is visited once: one range per thread with
 /// sequential BLAS while there are enough matrices for all threads, the rest one after another with threaded

@@ -51,9 +51,7 @@ Quintic minimax_quintic(double lower, double upper) {
   double error = std::numeric_limits<double>::infinity();
   Quintic p{};
   for (int exchange = 0; exchange < kMaxExchanges; ++exchange) {
-    const auto equation = [](double s, double sign) {
-      return Equation{s, std::pow(s, 3), std::pow(s, 5), sign, 1};
-    };
+    const auto equation = [](double s, double sign) { return Equation{s, std::pow(s, 3), std::pow(s, 5), sign, 1}; };
     const auto [a, b, c, new_error] =
         solve({equation(lower, 1), equation(left, -1), equation(right, 1), equation(upper, -1)});
     p = {a, b, c};

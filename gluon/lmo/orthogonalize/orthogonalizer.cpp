@@ -44,22 +44,20 @@ int parse_steps(std::string_view text, std::string_view what) {
   return static_cast<int>(steps);
 }
 
-OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what,
-                                     Form form, Precision precision) {
+OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what, Form form,
+                                     Precision precision) {
   PolarExpressOptions options{.steps = 4};
   if (parts.size() > 1) options.steps = parse_steps(parts[1], what);
-  options.lower =
-      parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(options.steps);
+  options.lower = parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(options.steps);
   const std::string name = options.lower == default_lower(options.steps)
                                ? join("polar_express:", options.steps)
                                : join("polar_express:", options.steps, ":", number_text(options.lower));
-  return std::make_shared<QuinticIteration>(
-      QuinticOptions{.name = name,
-                     .coefficients = polar_express_coefficients(options),
-                     .bound = SingularBound::kSchatten4,
-                     .safety = options.safety,
-                     .form = form,
-                     .precision = precision});
+  return std::make_shared<QuinticIteration>(QuinticOptions{.name = name,
+                                                           .coefficients = polar_express_coefficients(options),
+                                                           .bound = SingularBound::kSchatten4,
+                                                           .safety = options.safety,
+                                                           .form = form,
+                                                           .precision = precision});
 }
 
 }  // namespace

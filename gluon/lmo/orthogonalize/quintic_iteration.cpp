@@ -24,8 +24,7 @@ constexpr double kMaxGain = 50, kMaxRoughGain = 500;
 constexpr std::size_t kRoughSteps = 5;
 
 // One thread's workspace for matrices of one shape, and the iteration on one of them.
-template <typename Real>
-class MatrixIteration {
+template <typename Real> class MatrixIteration {
  public:
   MatrixIteration(const QuinticPlan& plan, int64_t rows, int64_t columns)
       : plan_(plan), rows_(rows), columns_(columns), side_(std::min(rows, columns)) {
@@ -119,8 +118,7 @@ class MatrixIteration {
   std::vector<Real> r_, z_, q_, product_;  // (side, side)
 };
 
-template <typename Real>
-Real largest_entry(const Real* x, int64_t size) {
+template <typename Real> Real largest_entry(const Real* x, int64_t size) {
   Real largest = 0;
 #pragma omp simd reduction(max : largest)
   for (int64_t i = 0; i < size; ++i) largest = std::max(largest, std::abs(x[i]));
@@ -128,8 +126,7 @@ Real largest_entry(const Real* x, int64_t size) {
 }
 
 template <typename Real>
-void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, int64_t end,
-               at::Tensor& result) {
+void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, int64_t end, at::Tensor& result) {
   const int64_t rows = batch.size(1), columns = batch.size(2), size = rows * columns;
   MatrixIteration<Real> iteration(plan, rows, columns);
   const Real* input = batch.data_ptr<Real>();
@@ -168,9 +165,8 @@ at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
   at::Tensor x = divided_by_largest_entry(batch);
   if (tall) x = x.transpose(1, 2);
   at::Tensor r = at::bmm(x, x.transpose(1, 2)), q;
-  const at::Tensor bound = plan.bound == SingularBound::kFrobenius
-                               ? r.diagonal(0, 1, 2).sum(1).sqrt_().view({-1, 1, 1})
-                               : at::linalg_vector_norm(r, 2, {1, 2}, true).sqrt_();
+  const at::Tensor bound = plan.bound == SingularBound::kFrobenius ? r.diagonal(0, 1, 2).sum(1).sqrt_().view({-1, 1, 1})
+                                                                   : at::linalg_vector_norm(r, 2, {1, 2}, true).sqrt_();
   const at::Tensor divisor = plan.safety * bound.masked_fill(bound == 0, 1);
   x = x / divisor;
   r = r / divisor.square();
@@ -205,10 +201,9 @@ at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan) {
   const bool tall = batch.size(1) > batch.size(2);
   at::Tensor x = divided_by_largest_entry(batch).to(at::kFloat);
   if (tall) x = x.transpose(1, 2);
-  const at::Tensor bound =
-      plan.bound == SingularBound::kFrobenius
-          ? at::linalg_vector_norm(x, 2, {1, 2}, true)
-          : at::linalg_vector_norm(gram(rounded(x)).to(at::kFloat), 2, {1, 2}, true).sqrt_();
+  const at::Tensor bound = plan.bound == SingularBound::kFrobenius
+                               ? at::linalg_vector_norm(x, 2, {1, 2}, true)
+                               : at::linalg_vector_norm(gram(rounded(x)).to(at::kFloat), 2, {1, 2}, true).sqrt_();
   x = rounded(x / (plan.safety * bound.masked_fill(bound == 0, 1)));
   for (const auto& [a, b, c] : plan.coefficients) {
     const at::Tensor r = gram(x);
@@ -219,12 +214,11 @@ at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan) {
 }
 
 QuinticIteration::QuinticIteration(QuinticOptions options) : options_(std::move(options)) {
-  GLUON_CHECK(!options_.coefficients.empty(),
-              "QuinticIteration: expected at least one row of coefficients, got none");
+  GLUON_CHECK(!options_.coefficients.empty(), "QuinticIteration: expected at least one row of coefficients, got none");
   GLUON_CHECK(options_.safety >= 1, "QuinticIteration: safety must be >= 1, got ", options_.safety);
   // An update multiplies rounding errors by a^2 (kMaxGain above), and these begin at 4e-3.
-  GLUON_CHECK(options_.precision != Precision::kBFloat16 || options_.form != Form::kGram, "orthogonalizer '",
-              name(), "': bfloat16 has the direct form only");
+  GLUON_CHECK(options_.precision != Precision::kBFloat16 || options_.form != Form::kGram, "orthogonalizer '", name(),
+              "': bfloat16 has the direct form only");
 }
 
 std::string QuinticIteration::name() const {

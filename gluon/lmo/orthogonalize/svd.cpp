@@ -10,8 +10,7 @@ namespace gluon {
 namespace {
 
 double epsilon_of(at::ScalarType dtype) {
-  return dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
-                              : std::numeric_limits<float>::epsilon();
+  return dtype == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
 }
 
 }  // namespace

@@ -34,12 +34,11 @@ struct Combine {
 };
 
 // Combines over one warp, then over the warps, in a fixed order; `shared` has an entry for each warp.
-template <int Threads>
-__device__ Softmax combine_block(Softmax value, Softmax* shared) {
+template <int Threads> __device__ Softmax combine_block(Softmax value, Softmax* shared) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
-    value = Combine()(value, {__shfl_xor_sync(0xffffffffu, value.largest, offset),
-                              __shfl_xor_sync(0xffffffffu, value.sum, offset)});
+    value = Combine()(
+        value, {__shfl_xor_sync(0xffffffffu, value.largest, offset), __shfl_xor_sync(0xffffffffu, value.sum, offset)});
   }
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
@@ -47,8 +46,8 @@ __device__ Softmax combine_block(Softmax value, Softmax* shared) {
   value = lane < Threads / 32 ? shared[lane] : Softmax{kLowest, 0};
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
-    value = Combine()(value, {__shfl_xor_sync(0xffffffffu, value.largest, offset),
-                              __shfl_xor_sync(0xffffffffu, value.sum, offset)});
+    value = Combine()(
+        value, {__shfl_xor_sync(0xffffffffu, value.largest, offset), __shfl_xor_sync(0xffffffffu, value.sum, offset)});
   }
   return value;
 }
@@ -70,11 +69,10 @@ static_assert(kThreads * kPacks * 8 == 51200);  // the limit in cross_entropy.h 
 __device__ void fetch_row(void* buffer, const void* row, unsigned bytes, const uint64_t* barrier) {
   const uint32_t full = hopper::shared_address(barrier);
   hopper::barrier_expect(full, bytes);
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          hopper::shared_address(buffer)),
-      "l"(row), "r"(bytes), "r"(full)
-      : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   hopper::shared_address(buffer)),
+               "l"(row), "r"(bytes), "r"(full)
+               : "memory");
 }
 
 using Eight = Packed<8, __nv_bfloat16>;
@@ -85,8 +83,7 @@ __device__ float largest_of(const Eight& pack) {
   return fmaxf(__low2float(top), __high2float(top));
 }
 
-template <bool Gradient>
-__global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
+template <bool Gradient> __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
   extern __shared__ __align__(128) unsigned char buffers[];
   __shared__ uint64_t full[kBuffers];
   __shared__ Softmax warps[kBuffers][kThreads / 32];
@@ -158,8 +155,7 @@ __global__ void __launch_bounds__(kThreads, 1) bulk_kernel(CrossEntropy a) {
 
 constexpr int kPlainThreads = 512;
 
-template <bool Gradient>
-__global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
+template <bool Gradient> __global__ void __launch_bounds__(kPlainThreads) plain_kernel(CrossEntropy a) {
   __shared__ Softmax warps[kPlainThreads / 32];
   __nv_bfloat16* x = a.logits + static_cast<int64_t>(blockIdx.x) * a.vocabulary;
   const int64_t label = a.labels[blockIdx.x];
@@ -199,8 +195,7 @@ cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
                     a.vocabulary <= int64_t{kThreads} * kPacks * 8 && shared + 1024 <= most_shared;
   if (bulk) {
     const auto kernel = a.gradient ? bulk_kernel<true> : bulk_kernel<false>;
-    error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(a.rows, processors));
     kernel<<<blocks, kThreads, static_cast<size_t>(shared), stream>>>(a);

@@ -21,11 +21,10 @@ struct CrossEntropy {
   int64_t rows = 0;
   int64_t vocabulary = 0;
   __nv_bfloat16* logits = nullptr;  // (rows, vocabulary)
-  const int64_t* labels =
-      nullptr;              // (rows); one outside the vocabulary makes its row's loss and gradient NaN
-  float* losses = nullptr;  // (rows)
-  float scale = 1;          // of the gradient: 1 / rows for the mean loss
-  bool gradient = true;     // false: the logits are only read
+  const int64_t* labels = nullptr;  // (rows); one outside the vocabulary makes its row's loss and gradient NaN
+  float* losses = nullptr;          // (rows)
+  float scale = 1;                  // of the gradient: 1 / rows for the mean loss
+  bool gradient = true;             // false: the logits are only read
 };
 
 /// cudaErrorInvalidValue for missing pointers, negative rows and an empty vocabulary.

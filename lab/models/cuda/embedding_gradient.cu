@@ -15,9 +15,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kChunk = 32;
 constexpr int kPacks = 3, kColumns = kPacks * 32 * 4;
 
-__device__ int warp_number() {
-  return static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
-}
+__device__ int warp_number() { return static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32; }
 __device__ int lane_number() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ int first_column() { return static_cast<int>(blockIdx.y) * kColumns + 4 * lane_number(); }
 
@@ -25,8 +23,7 @@ __device__ int first_column() { return static_cast<int>(blockIdx.y) * kColumns +
 struct Part {
   Pack<4> packs[kPacks] = {};
 
-  template <typename T>
-  __device__ void add(const T* row, int column, int width) {
+  template <typename T> __device__ void add(const T* row, int column, int width) {
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
       if (column + 128 * p >= width) continue;

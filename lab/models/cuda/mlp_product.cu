@@ -63,8 +63,7 @@ __device__ __forceinline__ uint32_t mlp_gradient(uint32_t gradient, uint32_t squ
 // A finished tile of a warpgroup, 64 x 256, that is being stored. Boxes of 64 columns alternate between two buffers in
 // shared memory. In the backward pass the entries of y are loaded into them one box ahead, and the results replace
 // them.
-template <bool kBackward>
-class Pending {
+template <bool kBackward> class Pending {
  public:
   static constexpr int kBoxes = 4;
 
@@ -83,8 +82,7 @@ class Pending {
     return has_box() && 6 * done >= (box_ + kBackward) * all;
   }
 
-  __device__ __forceinline__ void take(const float (&acc)[128], const Shared& shared, int group, int row,
-                                       int column) {
+  __device__ __forceinline__ void take(const float (&acc)[128], const Shared& shared, int group, int row, int column) {
 #pragma unroll
     for (int i = 0; i < 64; ++i) entries_[i] = hopper::pack_bfloat16(acc[2 * i], acc[2 * i + 1]);
     row_ = row;
@@ -136,8 +134,7 @@ class Pending {
     hopper::load_box(buffer_of(shared, group), &launch_.y, barrier, column_ + 64 * box_, row_, 0);
   }
 
-  template <int kBox>
-  __device__ __forceinline__ void write_box(uint32_t buffer) const {
+  template <int kBox> __device__ __forceinline__ void write_box(uint32_t buffer) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
     for (int q = 0; q < 4; ++q) {
@@ -147,8 +144,7 @@ class Pending {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         uint32_t entry = entries_[16 * kBox + 4 * q + i];
-        asm volatile(""
-                     : "+r"(entry));  // computes its function here rather than in registers held from before
+        asm volatile("" : "+r"(entry));  // computes its function here rather than in registers held from before
         r[i] = kBackward ? mlp_gradient(entry, squares[i]) : squared_relu(entry);
       }
       hopper::store_matrices(address, r);
@@ -196,14 +192,14 @@ __device__ __forceinline__ void consume(const Launch& launch, const Shared& shar
   for (int number = tiles::first_tile();; number += tiles::tile_stride()) {
     // Store now while the next tile is not ready, or if it is too short to store during it.
     while (pending.has_box()) {
-      const bool ready = long_enough && number < launch.tiles &&
-                         hopper::barrier_test(shared.full_at(position), position.parity);
+      const bool ready =
+          long_enough && number < launch.tiles && hopper::barrier_test(shared.full_at(position), position.parity);
       if (hopper::warpgroup_all(kAgree + group, ready)) break;
       pending.store_next(shared, group);
     }
     if (number >= launch.tiles) break;
-    tiles::accumulate<Inputs>(acc, pending, shared, position, tiles::kOperandA + group * kBoxBytes,
-                              launch.depth_tiles, group, [] {});
+    tiles::accumulate<Inputs>(acc, pending, shared, position, tiles::kOperandA + group * kBoxBytes, launch.depth_tiles,
+                              group, [] {});
     const Tile tile(launch, number);
     pending.take(acc, shared, group, tile.row + kBlockRows * rank + 64 * group, tile.column);
   }
@@ -251,8 +247,7 @@ cudaError_t launch_product(const MlpShape& shape, const __nv_bfloat16* a, const 
   const int height = static_cast<int>(rows);
   const auto make_map = [&](const void* data, int map_rows, int map_columns, CUtensorMap* map) {
     if (error == cudaSuccess) {
-      error = make_tensor_map(
-          {.data = data, .row_stride = map_columns, .rows = map_rows, .columns = map_columns}, map);
+      error = make_tensor_map({.data = data, .row_stride = map_columns, .rows = map_rows, .columns = map_columns}, map);
     }
   };
   make_map(a, height, depth, &launch.a);

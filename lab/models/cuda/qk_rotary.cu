@@ -39,9 +39,7 @@ __device__ __forceinline__ PackedHalves load_halves(const __nv_bfloat16* head, i
   return x;
 }
 
-__device__ __forceinline__ Halves unpack(const PackedHalves& x) {
-  return {unpack(x.first), unpack(x.second)};
-}
+__device__ __forceinline__ Halves unpack(const PackedHalves& x) { return {unpack(x.first), unpack(x.second)}; }
 
 __device__ __forceinline__ void store_halves(__nv_bfloat16* head, int half, const Halves& x) {
   store<8>(head, x.first);
@@ -60,8 +58,7 @@ __device__ __forceinline__ Angles load_angles(const RotaryShape& shape, int64_t 
 }
 
 // [x1 cos + x2 sin, x2 cos - x1 sin] times `factor`; Forward false: the inverse rotation.
-template <bool Forward>
-__device__ __forceinline__ Halves rotate(const Halves& x, const Angles& angles, float factor) {
+template <bool Forward> __device__ __forceinline__ Halves rotate(const Halves& x, const Angles& angles, float factor) {
   Halves out;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -81,21 +78,18 @@ __device__ __forceinline__ float product(const Halves& a, const Halves& b) {
 }
 
 template <int Lanes>
-__global__ void __launch_bounds__(kThreads)
-    forward_kernel(RotaryShape shape, ConstHeads query, ConstHeads key, Heads query_out, Heads key_out,
-                   float* inverse_rms) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(RotaryShape shape, ConstHeads query, ConstHeads key,
+                                                           Heads query_out, Heads key_out, float* inverse_rms) {
   const int64_t token = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes;
   const int lane = threadIdx.x % Lanes;
-  const int dimension = static_cast<int>(shape.dimension), half = dimension / 2,
-            heads = static_cast<int>(shape.heads);
+  const int dimension = static_cast<int>(shape.dimension), half = dimension / 2, heads = static_cast<int>(shape.heads);
   // A lane without work still takes part in the sums.
   const bool active = token < shape.tokens && lane * 8 < half;
   const Angles angles = active ? load_angles(shape, token, lane * 8) : Angles{};
   const bool key_part = blockIdx.y == 1;
-  const __nv_bfloat16* from =
-      key_part ? key.data + token * key.token_stride : query.data + token * query.token_stride;
-  __nv_bfloat16* to = key_part ? key_out.data + token * key_out.token_stride
-                               : query_out.data + token * query_out.token_stride;
+  const __nv_bfloat16* from = key_part ? key.data + token * key.token_stride : query.data + token * query.token_stride;
+  __nv_bfloat16* to =
+      key_part ? key_out.data + token * key_out.token_stride : query_out.data + token * query_out.token_stride;
   for (int head = 0; head < heads; head += kForwardHeads) {
     PackedHalves packed[kForwardHeads];
 #pragma unroll
@@ -119,8 +113,7 @@ __global__ void __launch_bounds__(kThreads)
     backward_kernel(RotaryShape shape, RotaryGradients gradients, Heads dquery, Heads dkey, Heads dvalue) {
   const int64_t token = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes;
   const int lane = threadIdx.x % Lanes;
-  const int dimension = static_cast<int>(shape.dimension), half = dimension / 2,
-            heads = static_cast<int>(shape.heads);
+  const int dimension = static_cast<int>(shape.dimension), half = dimension / 2, heads = static_cast<int>(shape.heads);
   const bool active = token < shape.tokens && lane * 8 < half;
   if (blockIdx.y == 2) {
     const __nv_bfloat16* from = gradients.dvalue.data + token * gradients.dvalue.token_stride + lane * 8;
@@ -174,8 +167,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Calls body.operator()<Lanes>() for the smallest power of two of lanes that covers half a head.
-template <typename Body>
-void dispatch(int64_t dimension, Body body) {
+template <typename Body> void dispatch(int64_t dimension, Body body) {
   if (dimension <= 16) return body.template operator()<1>();
   if (dimension <= 32) return body.template operator()<2>();
   if (dimension <= 64) return body.template operator()<4>();
@@ -186,8 +178,8 @@ void dispatch(int64_t dimension, Body body) {
 
 bool valid(const RotaryShape& shape) {
   return shape.tokens >= 0 && shape.positions > 0 && shape.heads > 0 && shape.dimension > 0 &&
-         shape.dimension % 16 == 0 && shape.dimension <= 512 && shape.cos != nullptr &&
-         shape.sin != nullptr && is_aligned(shape.cos, 16) && is_aligned(shape.sin, 16);
+         shape.dimension % 16 == 0 && shape.dimension <= 512 && shape.cos != nullptr && shape.sin != nullptr &&
+         is_aligned(shape.cos, 16) && is_aligned(shape.sin, 16);
 }
 
 bool valid(const void* data, int64_t token_stride) {
@@ -212,31 +204,30 @@ cudaError_t qk_rotary_forward(const RotaryShape& shape, ConstHeads query, ConstH
     if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
   }
   dispatch(shape.dimension, [&]<int Lanes>() {
-    forward_kernel<Lanes><<<blocks_for(shape.tokens, Lanes, 2), kThreads, 0, stream>>>(
-        shape, query, key, query_out, key_out, inverse_rms);
+    forward_kernel<Lanes><<<blocks_for(shape.tokens, Lanes, 2), kThreads, 0, stream>>>(shape, query, key, query_out,
+                                                                                       key_out, inverse_rms);
   });
   return cudaGetLastError();
 }
 
-cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery,
-                               Heads dkey, Heads dvalue, cudaStream_t stream) {
+cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery, Heads dkey,
+                               Heads dvalue, cudaStream_t stream) {
   if (!valid(shape) || gradients.inverse_rms == nullptr) return cudaErrorInvalidValue;
   if (shape.tokens == 0) return cudaSuccess;
-  for (const ConstHeads& h :
-       {gradients.query_out, gradients.key_out, gradients.dquery_out, gradients.dkey_out}) {
+  for (const ConstHeads& h : {gradients.query_out, gradients.key_out, gradients.dquery_out, gradients.dkey_out}) {
     if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
   }
   for (const Heads& h : {dquery, dkey}) {
     if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
   }
-  if (gradients.dvalue.data != nullptr && (!valid(gradients.dvalue.data, gradients.dvalue.token_stride) ||
-                                           !valid(dvalue.data, dvalue.token_stride))) {
+  if (gradients.dvalue.data != nullptr &&
+      (!valid(gradients.dvalue.data, gradients.dvalue.token_stride) || !valid(dvalue.data, dvalue.token_stride))) {
     return cudaErrorInvalidValue;
   }
   const int parts = gradients.dvalue.data == nullptr ? 2 : 3;
   dispatch(shape.dimension, [&]<int Lanes>() {
-    backward_kernel<Lanes><<<blocks_for(shape.tokens, Lanes, parts), kThreads, 0, stream>>>(
-        shape, gradients, dquery, dkey, dvalue);
+    backward_kernel<Lanes>
+        <<<blocks_for(shape.tokens, Lanes, parts), kThreads, 0, stream>>>(shape, gradients, dquery, dkey, dvalue);
   });
   return cudaGetLastError();
 }

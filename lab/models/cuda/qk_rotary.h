@@ -56,7 +56,7 @@ struct RotaryGradients {
 };
 
 /// Writes the gradients of the projections, which may replace the gradients they come from. Copies dvalue.
-cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery,
-                               Heads dkey, Heads dvalue, cudaStream_t stream);
+cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery, Heads dkey,
+                               Heads dvalue, cudaStream_t stream);
 
 }  // namespace gluon::lab::cuda

@@ -16,8 +16,7 @@ using namespace gluon::cuda;
 constexpr int kThreads = 256;
 using Eight = Packed<8, __nv_bfloat16>;
 
-template <int RowThreads>
-__device__ float row_sum(float value) {
+template <int RowThreads> __device__ float row_sum(float value) {
   if constexpr (RowThreads == 32) {
     return reduce_lanes<32>(value, Add());
   } else {
@@ -104,18 +103,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Calls body.operator()<RowThreads, Packs>() for the width.
-template <typename Body>
-void dispatch(int64_t width, Body body) {
+template <typename Body> void dispatch(int64_t width, Body body) {
   const auto packs = [&]<int RowThreads>() {
     switch ((width + RowThreads * 8 - 1) / (RowThreads * 8)) {
-      case 1:
-        return body.template operator()<RowThreads, 1>();
-      case 2:
-        return body.template operator()<RowThreads, 2>();
-      case 3:
-        return body.template operator()<RowThreads, 3>();
-      default:
-        return body.template operator()<RowThreads, 4>();
+      case 1: return body.template operator()<RowThreads, 1>();
+      case 2: return body.template operator()<RowThreads, 2>();
+      case 3: return body.template operator()<RowThreads, 3>();
+      default: return body.template operator()<RowThreads, 4>();
     }
   };
   width <= 1024 ? packs.template operator()<32>() : packs.template operator()<kThreads>();
@@ -130,16 +124,16 @@ unsigned blocks_for(int64_t rows, int row_threads) {
 
 }  // namespace
 
-cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows,
-                             int64_t width, cudaStream_t stream) {
+cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows, int64_t width,
+                             cudaStream_t stream) {
   if (!valid(rows, width)) return cudaErrorInvalidValue;
   if (rows == 0) return cudaSuccess;
   if (x == nullptr || out == nullptr || inverse == nullptr || !is_aligned(x, 16) || !is_aligned(out, 16)) {
     return cudaErrorInvalidValue;
   }
   dispatch(width, [&]<int RowThreads, int Packs>() {
-    forward_kernel<RowThreads, Packs><<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(
-        x, out, inverse, rows, static_cast<int>(width));
+    forward_kernel<RowThreads, Packs>
+        <<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(x, out, inverse, rows, static_cast<int>(width));
   });
   return cudaGetLastError();
 }

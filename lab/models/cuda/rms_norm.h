@@ -18,8 +18,8 @@ namespace gluon::lab::cuda {
 
 /// Rows (rows, width), contiguous, 16-byte aligned; width a multiple of 8 up to 8192, cudaErrorInvalidValue otherwise.
 /// `inverse` has r of each row; `out` may be x.
-cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows,
-                             int64_t width, cudaStream_t stream);
+cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows, int64_t width,
+                             cudaStream_t stream);
 
 /// `dresidual`, the gradient that reaches x around the norm, may be null; `dx` may be dout or dresidual.
 cudaError_t rms_norm_backward(const __nv_bfloat16* out, const float* inverse, const __nv_bfloat16* dout,

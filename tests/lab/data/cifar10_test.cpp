@@ -19,8 +19,7 @@ std::string batch_bytes(int64_t count, int64_t first) {
   std::string bytes;
   for (int64_t n = first; n < first + count; ++n) {
     bytes.push_back(static_cast<char>(n % 10));
-    for (int64_t i = 0; i < 3072; ++i)
-      bytes.push_back(static_cast<char>((i * 37 + n * 101 + i * i % 251) % 256));
+    for (int64_t i = 0; i < 3072; ++i) bytes.push_back(static_cast<char>((i * 37 + n * 101 + i * i % 251) % 256));
   }
   return bytes;
 }
@@ -40,8 +39,7 @@ struct TinyCifar {
 
 at::Tensor expected_image(int64_t image) {
   const std::string bytes = batch_bytes(1, image);
-  const at::Tensor pixels =
-      at::tensor(std::vector<double>(bytes.size() - 1, 0.0)).reshape({3, 32, 32}).to(at::kDouble);
+  const at::Tensor pixels = at::tensor(std::vector<double>(bytes.size() - 1, 0.0)).reshape({3, 32, 32}).to(at::kDouble);
   for (int64_t i = 0; i < 3072; ++i) {
     pixels.data_ptr<double>()[i] = static_cast<unsigned char>(bytes[i + 1]) / 255.0;
   }
@@ -60,8 +58,7 @@ TEST(Cifar10, ReadsAndNormalises) {
   ASSERT_EQ(images.sizes(), (at::IntArrayRef{35, 3, 32, 32}));
   for (int64_t i = 0; i < 35; ++i) EXPECT_TRUE(images[i].allclose(expected_image(i), 1e-5, 1e-5)) << i;
   EXPECT_TRUE(data.train_images(9).equal(images.slice(0, 0, 9)));
-  EXPECT_EQ(data.describe(),
-            "CIFAR-10 from " + tiny.folder.path().string() + ": 35 training images; 12 test images");
+  EXPECT_EQ(data.describe(), "CIFAR-10 from " + tiny.folder.path().string() + ": 35 training images; 12 test images");
 
   const auto batches = data.validation(5);
   ASSERT_EQ(batches.size(), 3U);
@@ -84,8 +81,7 @@ TEST(Cifar10, EachImageOncePerEpoch) {
       EXPECT_EQ(b.targets[i].item<int64_t>(), drawn.back() % 10);
     }
   }
-  const std::vector<int64_t> first(drawn.begin(), drawn.begin() + 35),
-      second(drawn.begin() + 35, drawn.end());
+  const std::vector<int64_t> first(drawn.begin(), drawn.begin() + 35), second(drawn.begin() + 35, drawn.end());
   EXPECT_EQ(std::set<int64_t>(first.begin(), first.end()).size(), 35U);
   EXPECT_EQ(std::set<int64_t>(second.begin(), second.end()).size(), 35U);
   EXPECT_NE(first, second);

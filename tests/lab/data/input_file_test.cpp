@@ -37,8 +37,7 @@ TEST(ReadFile, BadXzFiles) {
   EXPECT_INPUT_ERROR(read_file(folder.write("cut.xz", good.substr(0, good.size() / 2))),
                      "cut.xz' is truncated: its xz data ends too early");
   EXPECT_INPUT_ERROR(read_file(folder.write("empty.xz", "")), "empty.xz' is truncated");
-  EXPECT_INPUT_ERROR(read_file(folder.write("text.xz", "this is plain text")),
-                     "text.xz' is not in the xz format");
+  EXPECT_INPUT_ERROR(read_file(folder.write("text.xz", "this is plain text")), "text.xz' is not in the xz format");
   std::string broken = good;
   broken[broken.size() / 2] = static_cast<char>(broken[broken.size() / 2] ^ 1);
   EXPECT_INPUT_ERROR(read_file(folder.write("broken.xz", broken)),

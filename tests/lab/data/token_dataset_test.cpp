@@ -115,9 +115,8 @@ TEST(TokenDataset, WindowsSpanShards) {
     EXPECT_TRUE(batch.targets[i].equal(at::arange(first + 1, first + 7)));
   }
   EXPECT_TRUE(firsts.contains(0) && firsts.contains(6));
-  EXPECT_EQ(data.describe(),
-            (folder.path() / "*.bin").string() +
-                " (3 files): 313 tokens, vocabulary 313, 47 training and 5 validation windows of 6");
+  EXPECT_EQ(data.describe(), (folder.path() / "*.bin").string() +
+                                 " (3 files): 313 tokens, vocabulary 313, 47 training and 5 validation windows of 6");
 }
 
 TEST(TokenDataset, ReadsTextAsBytes) {
@@ -156,9 +155,8 @@ TEST(TokenDataset, TokenOutsideTheVocabularyIsAnError) {
   EXPECT_INPUT_ERROR(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 50304}),
                      "b.bin' has token 60000 at position 1500, the vocabulary allows 0..50303");
   EXPECT_EQ(TokenDataset::from_files(pattern, {.context = 8, .vocabulary = 60001}).classes(), 60001);
-  EXPECT_INPUT_ERROR(
-      TokenDataset::from_text("plain text, \xc3\xa9", "a.txt", {.context = 2, .vocabulary = 128}),
-      "'a.txt' has token 195 at position 12, the vocabulary allows 0..127");
+  EXPECT_INPUT_ERROR(TokenDataset::from_text("plain text, \xc3\xa9", "a.txt", {.context = 2, .vocabulary = 128}),
+                     "'a.txt' has token 195 at position 12, the vocabulary allows 0..127");
 }
 
 TEST(TokenDataset, RejectsShortAndMixedData) {
@@ -171,8 +169,7 @@ TEST(TokenDataset, RejectsShortAndMixedData) {
 
   folder.write("z.txt", "some text that is long enough");
   write_token_shard(folder.path() / "a.bin", counting(100));
-  EXPECT_INPUT_ERROR(TokenDataset::from_files(folder.path().string(), small(2)),
-                     "mixes token shards and text: '");
+  EXPECT_INPUT_ERROR(TokenDataset::from_files(folder.path().string(), small(2)), "mixes token shards and text: '");
   const auto compressed = folder.write("b.bin.xz", packed("any"));
   EXPECT_INPUT_ERROR(TokenDataset::from_files(compressed.string(), small(2)),
                      "b.bin.xz' is compressed; token shards must be unpacked first");
@@ -191,12 +188,10 @@ TEST(TokenDataset, RejectsBadOptions) {
   EXPECT_INPUT_ERROR(make({.validation_share = 1}), "validation share must be in (0, 1), got 1");
   EXPECT_INPUT_ERROR(make({.validation_share = std::nan("")}), "validation share must be in (0, 1), got nan");
   EXPECT_INPUT_ERROR(make({.validation_windows = 0}), "validation windows must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(make({.vocabulary = -1}),
-                     "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
+  EXPECT_INPUT_ERROR(make({.vocabulary = -1}), "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
   EXPECT_INPUT_ERROR(make({.threads = 0}), "threads must be >= 1, got 0");
   const TokenDataset data = TokenDataset::from_text(text, "memory", small(8));
-  EXPECT_INPUT_ERROR(data.train_batch(-1, 4),
-                     "expected batch index >= 0 and size >= 1, got index -1 and size 4");
+  EXPECT_INPUT_ERROR(data.train_batch(-1, 4), "expected batch index >= 0 and size >= 1, got index -1 and size 4");
   EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");
   EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
 }
@@ -205,8 +200,7 @@ TEST(TokenDataset, TokenizesText) {
   GLUON_SHARED_DATA_OR_SKIP(vocabulary, "gpt2");
   GLUON_SHARED_DATA_OR_SKIP(text, "text/wikitext2-valid.txt.xz");
   const Tokenizer tokenizer(vocabulary);
-  const TokenDataset data =
-      TokenDataset::from_files(text.string(), {.context = 128, .threads = 2}, &tokenizer);
+  const TokenDataset data = TokenDataset::from_files(text.string(), {.context = 128, .threads = 2}, &tokenizer);
   EXPECT_EQ(data.classes(), 50257);
   EXPECT_EQ(data.tokens(), static_cast<int64_t>(tokenizer.encode(read_file(text)).size()));
   EXPECT_GT(data.unigram_entropy(), 5.0);

@@ -71,8 +71,7 @@ TEST(TokenShard, WritesAtomically) {
                      "b.bin': No such file or directory");
   // A failed write leaves no temporary file.
   std::filesystem::create_directories(folder.path() / "c.bin" / "full");
-  EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "c.bin", std::vector<uint16_t>{1}),
-                     "cannot write token shard");
+  EXPECT_INPUT_ERROR(write_token_shard(folder.path() / "c.bin", std::vector<uint16_t>{1}), "cannot write token shard");
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
   }

@@ -210,10 +210,8 @@ TEST(Tokenizer, BadVocabularyFiles) {
     const std::string text = message(change);
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  expect([](TinyVocabulary& v) { v.encoder = nlohmann::json::array(); },
-         "expected one JSON object from tokens to ids");
-  expect([](TinyVocabulary& v) { v.encoder["ab"] = 900; },
-         "the ids must be 0..260, each once; token 'ab' has 900");
+  expect([](TinyVocabulary& v) { v.encoder = nlohmann::json::array(); }, "expected one JSON object from tokens to ids");
+  expect([](TinyVocabulary& v) { v.encoder["ab"] = 900; }, "the ids must be 0..260, each once; token 'ab' has 900");
   expect([](TinyVocabulary& v) { v.encoder["ab"] = 7; }, "the ids must be 0..260, each once");
   expect([](TinyVocabulary& v) { v.encoder["ab"] = "x"; }, "token 'ab' has \"x\"");
   expect([](TinyVocabulary& v) { v.add("\u4e2d"); }, "is not written in GPT-2's alphabet of 256 characters");
@@ -227,8 +225,7 @@ TEST(Tokenizer, BadVocabularyFiles) {
   expect([](TinyVocabulary& v) { v.merges += "a\n"; }, "vocab.bpe line 6: expected two tokens, got 'a'");
   expect([](TinyVocabulary& v) { v.merges += "a b c\n"; }, "line 6: expected two tokens, got 'a b c'");
   expect([](TinyVocabulary& v) { v.merges += "abc d\n"; }, "line 6: merges 'abc d' before both parts exist");
-  expect([](TinyVocabulary& v) { v.merges += "a z\n"; },
-         "line 6: the result of 'a z' is not in encoder.json");
+  expect([](TinyVocabulary& v) { v.merges += "a z\n"; }, "line 6: the result of 'a z' is not in encoder.json");
   expect([](TinyVocabulary& v) { v.merges += "a b\n"; }, "line 6: the result of 'a b' was merged before");
 
   TemporaryFolder folder;

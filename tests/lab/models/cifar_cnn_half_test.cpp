@@ -34,8 +34,7 @@ class CifarCnnHalf : public ::testing::TestWithParam<at::DeviceType> {
   // some of the whitening filters amplify.
   static Batch batch(int64_t count) {
     const at::Generator random = at::detail::createCPUGenerator(1);
-    const at::Tensor pictures =
-        at::randn({10, 1, 8, 8}, random).repeat_interleave(4, 2).repeat_interleave(4, 3);
+    const at::Tensor pictures = at::randn({10, 1, 8, 8}, random).repeat_interleave(4, 2).repeat_interleave(4, 3);
     const at::Tensor targets = at::randint(0, 10, {count}, random, at::kLong);
     const at::Tensor images = pictures.index_select(0, targets) + 0.3 * at::randn({count, 3, 32, 32}, random);
     return {images.to(GetParam()), targets.to(GetParam())};
@@ -85,8 +84,7 @@ at::Tensor rounded_loss(const CifarCnn& model, const Batch& batch) {
     x = norm_and_gelu(convolve(x, group + ".conv2"), group + ".norm2");
   }
   x = at::max_pool2d(x, 3).flatten(1);
-  const at::Tensor logits =
-      at::linear(x, exact("head.weight")) / static_cast<double>(model.options().widths[2]);
+  const at::Tensor logits = at::linear(x, exact("head.weight")) / static_cast<double>(model.options().widths[2]);
   return at::cross_entropy_loss(logits, batch.targets, {}, at::Reduction::Mean, -100, kLabelSmoothing);
 }
 

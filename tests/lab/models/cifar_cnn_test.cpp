@@ -35,8 +35,7 @@ at::Tensor named(const torch::nn::Module& model, const std::string& name) {
 
 // Neighbouring pixels and colours are similar, as in photographs: patches are correlated.
 at::Tensor smooth_images(int64_t count) {
-  const at::Tensor coarse =
-      random_tensor({count, 1, 8, 8}, 3).repeat_interleave(4, 2).repeat_interleave(4, 3);
+  const at::Tensor coarse = random_tensor({count, 1, 8, 8}, 3).repeat_interleave(4, 2).repeat_interleave(4, 3);
   return coarse + 0.3 * random_tensor({count, 3, 32, 32}, 4) + 0.5;
 }
 
@@ -48,8 +47,7 @@ TEST(CifarCnn, HasTheShapesOfThePaper) {
   EXPECT_EQ(named(model, "whiten.weight").sizes(), (at::IntArrayRef{24, 3, 2, 2}));
   int64_t trainable = 0;
   for (const Layer& layer : model.layers()) trainable += layer.parameter.numel();
-  EXPECT_EQ(trainable,
-            9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256) + 24 + 2 * (64 + 256 + 256) + 10 * 256);
+  EXPECT_EQ(trainable, 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256) + 24 + 2 * (64 + 256 + 256) + 10 * 256);
 }
 
 TEST(CifarCnn, LayersAreNamedAndOrderedAsTheAuthors) {
@@ -100,8 +98,7 @@ TEST(CifarCnn, WhitenedPatchesAreUncorrelatedWithVarianceOne) {
 
 TEST(CifarCnn, WhiteningEpsilonDampsSmallEigenvalues) {
   const double eps = 0.05;
-  CifarCnn exact({.widths = {2, 3, 4}, .whitening_eps = 0}),
-      damped({.widths = {2, 3, 4}, .whitening_eps = eps});
+  CifarCnn exact({.widths = {2, 3, 4}, .whitening_eps = 0}), damped({.widths = {2, 3, 4}, .whitening_eps = eps});
   const at::Tensor images = smooth_images(20);
   exact.set_whitening(images);
   damped.set_whitening(images);
@@ -170,8 +167,7 @@ TEST(CifarCnn, UnscionLowersTheLoss) {
 
 TEST(CifarCnn, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(CifarCnn({.widths = {64, 0, 256}}), "CifarCnn: widths must be > 0, got 0");
-  EXPECT_INPUT_ERROR(CifarCnn({.whitening_eps = -1}),
-                     "CifarCnn: whitening_eps must be finite and >= 0, got -1");
+  EXPECT_INPUT_ERROR(CifarCnn({.whitening_eps = -1}), "CifarCnn: whitening_eps must be finite and >= 0, got -1");
   EXPECT_INPUT_ERROR(CifarCnn({.scaling = 0}), "CifarCnn: scaling must be finite and > 0, got 0");
   EXPECT_INPUT_ERROR(CifarCnn({.classes = 0}), "CifarCnn: classes must be > 0, got 0");
 
@@ -181,10 +177,9 @@ TEST(CifarCnn, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(model.set_whitening(at::full({1, 3, 32, 32}, std::numeric_limits<float>::infinity())),
                      "CifarCnn: the training images hold NaN or Inf");
   CifarCnn no_eps({.widths = {2, 3, 4}, .whitening_eps = 0});
-  EXPECT_INPUT_ERROR(
-      no_eps.set_whitening(at::zeros({1, 3, 32, 32})),
-      "CifarCnn: the training images' patches span fewer than 12 dimensions; whitening them needs "
-      "whitening_eps > 0, got 0");
+  EXPECT_INPUT_ERROR(no_eps.set_whitening(at::zeros({1, 3, 32, 32})),
+                     "CifarCnn: the training images' patches span fewer than 12 dimensions; whitening them needs "
+                     "whitening_eps > 0, got 0");
   EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 1, 32, 32})),
                      "CifarCnn: expected images (B, 3, H, W), 25 to 48 pixels a side, got [1, 1, 32, 32]");
   EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 3, 32, 24})), "25 to 48 pixels a side, got [1, 3, 32, 24]");

@@ -96,8 +96,7 @@ TEST_F(Fused, ReportsVocabulariesWithASlowLoss) {
   for (const int64_t vocabulary : {1001, 1008, 51200, 51208}) {
     NanoGptOptions options = kSmall;
     options.vocabulary = vocabulary;
-    EXPECT_EQ(fused_model(options)->slow_part().empty(), vocabulary == 1008 || vocabulary == 51200)
-        << vocabulary;
+    EXPECT_EQ(fused_model(options)->slow_part().empty(), vocabulary == 1008 || vocabulary == 51200) << vocabulary;
   }
 }
 

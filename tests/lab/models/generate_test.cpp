@@ -36,10 +36,8 @@ TEST(Generate, TemperatureZeroTakesTheMostLikelyTokenOfTheLastContext) {
   ASSERT_EQ(made.size(), 8);
   std::vector<int64_t> text = kPrompt;
   for (const int64_t token : made) {
-    const std::vector<int64_t> seen(text.end() - std::min<std::ptrdiff_t>(text.size(), kSmall.context),
-                                    text.end());
-    const at::Tensor logits =
-        model->forward(at::tensor(seen, at::kLong).unsqueeze(0));  // (1, seen, vocabulary)
+    const std::vector<int64_t> seen(text.end() - std::min<std::ptrdiff_t>(text.size(), kSmall.context), text.end());
+    const at::Tensor logits = model->forward(at::tensor(seen, at::kLong).unsqueeze(0));  // (1, seen, vocabulary)
     EXPECT_EQ(token, logits[0][-1].argmax().item<int64_t>());
     text.push_back(token);
   }
@@ -60,8 +58,7 @@ TEST(Generate, DrawsFollowTheSoftmaxOfTheTopK) {
   const auto model = small_model();
   const int64_t draws = 2000;
   const double temperature = 4;
-  const at::Tensor logits =
-      model->forward(at::tensor(kPrompt, at::kLong).unsqueeze(0))[0][-1];  // (vocabulary)
+  const at::Tensor logits = model->forward(at::tensor(kPrompt, at::kLong).unsqueeze(0))[0][-1];  // (vocabulary)
   const auto [kept, tokens] = logits.topk(3);
   const at::Tensor expected = at::softmax(kept / temperature, -1);
   at::Tensor counts = at::zeros({kSmall.vocabulary});
@@ -93,8 +90,7 @@ TEST(Generate, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(make({1}, {.temperature = -2}), "generate: temperature must be finite and >= 0, got -2");
   EXPECT_INPUT_ERROR(make({1}, {.top_k = -3}), "generate: top_k must be >= 0, got -3");
   EXPECT_INPUT_ERROR(make({1}, {.vocabulary = -4}), "generate: vocabulary must be >= 0, got -4");
-  EXPECT_INPUT_ERROR(make({1}, {.vocabulary = 13}),
-                     "generate: vocabulary must be at most the model's 12, got 13");
+  EXPECT_INPUT_ERROR(make({1}, {.vocabulary = 13}), "generate: vocabulary must be at most the model's 12, got 13");
 }
 
 }  // namespace

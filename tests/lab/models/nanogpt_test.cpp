@@ -31,15 +31,12 @@ std::shared_ptr<NanoGpt> small_model() {
   const at::NoGradGuard no_grad;
   uint64_t seed = 10;
   for (const auto& parameter : model->parameters()) {
-    if (parameter.count_nonzero().item<int64_t>() == 0)
-      parameter.copy_(0.3 * random_tensor(parameter.sizes(), ++seed));
+    if (parameter.count_nonzero().item<int64_t>() == 0) parameter.copy_(0.3 * random_tensor(parameter.sizes(), ++seed));
   }
   return model;
 }
 
-double largest_difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
+double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 TEST(RmsNorm, HasMeanSquareOneAndKeepsDirectionAndZero) {
   const at::Tensor x = random_tensor({3, 5, 8}, 1) * 100;
@@ -54,8 +51,7 @@ TEST(CausalAttention, AgreesWithLoops) {
   const int64_t tokens = 7, dimension = 4;
   const at::Tensor q = random_tensor({2, 3, tokens, dimension}, 1);  // (B, H, T, D)
   const at::Tensor k = random_tensor(q.sizes(), 2), v = random_tensor(q.sizes(), 3);
-  const at::Tensor mask =
-      at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
+  const at::Tensor mask = at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
   const at::Tensor got = masked_attention(q, k, v, mask);
   ASSERT_EQ(got.sizes(), q.sizes());
   for (int64_t b = 0; b < 2; ++b) {
@@ -79,12 +75,10 @@ TEST(CausalAttention, NormalisesRotatesAndAttends) {
   CausalAttention attention(8, dimension);
   const at::Tensor q = random_tensor({2, tokens, 3, dimension}, 4);  // (B, T, H, D)
   const at::Tensor k = random_tensor(q.sizes(), 5), v = random_tensor(q.sizes(), 6);
-  const at::Tensor mask =
-      at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
+  const at::Tensor mask = at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
-  const at::Tensor expected =
-      masked_attention(heads_first(attention.rotate(rms_norm(q))), heads_first(attention.rotate(rms_norm(k))),
-                       heads_first(v), mask);
+  const at::Tensor expected = masked_attention(heads_first(attention.rotate(rms_norm(q))),
+                                               heads_first(attention.rotate(rms_norm(k))), heads_first(v), mask);
   EXPECT_LT(largest_difference(heads_first(attention(q, k, v)), expected), 1e-12);
   // QK norm: the size of queries and keys does not matter.
   EXPECT_LT(largest_difference(attention(100 * q, k / 50, v), attention(q, k, v)), 1e-10);
@@ -151,14 +145,13 @@ TEST(NanoGpt, LayersAreNamedAndOrderedAsTheAuthors) {
   const auto layers = model.layers();
   std::vector<std::string> names;
   for (const Layer& layer : layers) names.push_back(layer.name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"transformer.h.0.attn.c_q.weight", "transformer.h.0.attn.c_k.weight",
-                                      "transformer.h.0.attn.c_v.weight", "transformer.h.0.attn.c_proj.weight",
-                                      "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight",
-                                      "transformer.h.1.attn.c_q.weight", "transformer.h.1.attn.c_k.weight",
-                                      "transformer.h.1.attn.c_v.weight", "transformer.h.1.attn.c_proj.weight",
-                                      "transformer.h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_proj.weight",
-                                      "transformer.wte.weight"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"transformer.h.0.attn.c_q.weight", "transformer.h.0.attn.c_k.weight",
+                                             "transformer.h.0.attn.c_v.weight", "transformer.h.0.attn.c_proj.weight",
+                                             "transformer.h.0.mlp.c_fc.weight", "transformer.h.0.mlp.c_proj.weight",
+                                             "transformer.h.1.attn.c_q.weight", "transformer.h.1.attn.c_k.weight",
+                                             "transformer.h.1.attn.c_v.weight", "transformer.h.1.attn.c_proj.weight",
+                                             "transformer.h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_proj.weight",
+                                             "transformer.wte.weight"}));
   for (std::size_t i = 0; i + 1 < layers.size(); ++i) EXPECT_EQ(layers[i].role, Role::kHidden);
   EXPECT_EQ(layers.back().role, Role::kEmbedding);
   EXPECT_EQ(layers[4].parameter.sizes(), (at::IntArrayRef{32, 8}));
@@ -203,8 +196,7 @@ TEST(NanoGpt, LaterTokensDoNotChangeEarlierLogits) {
     changed.select(1, place).add_(1).remainder_(kSmall.vocabulary);
     const at::Tensor after = model->forward(changed);
     EXPECT_LT(largest_difference(after.narrow(1, 0, place), before.narrow(1, 0, place)), 1e-13);
-    EXPECT_GT(largest_difference(after.narrow(1, place, 6 - place), before.narrow(1, place, 6 - place)),
-              1e-3);
+    EXPECT_GT(largest_difference(after.narrow(1, place, 6 - place), before.narrow(1, place, 6 - place)), 1e-3);
   }
   // A shorter sequence is the beginning of a longer one.
   EXPECT_LT(largest_difference(model->forward(tokens.narrow(1, 0, 4)), before.narrow(1, 0, 4)), 1e-13);
@@ -216,8 +208,7 @@ TEST(NanoGpt, LossIsTheMeanCrossEntropyOfTheTokens) {
   const at::Tensor log_p = at::log_softmax(model->forward(batch.inputs), -1);
   const double picked = -log_p.gather(2, batch.targets.unsqueeze(2)).mean().item<double>();
   EXPECT_NEAR(model->loss(batch, 0).item<double>(), picked, 1e-12);
-  EXPECT_NEAR(model->loss(batch, 0.2).item<double>(), 0.8 * picked - 0.2 * log_p.mean().item<double>(),
-              1e-12);
+  EXPECT_NEAR(model->loss(batch, 0.2).item<double>(), 0.8 * picked - 0.2 * log_p.mean().item<double>(), 1e-12);
 }
 
 TEST(NanoGpt, GradientsMatchFiniteDifferences) {
@@ -227,8 +218,7 @@ TEST(NanoGpt, GradientsMatchFiniteDifferences) {
 
 TEST(NanoGpt, UnscionLowersTheLoss) {
   NanoGpt model({.vocabulary = 16, .context = 16, .layers = 2, .width = 32, .heads = 2}, 7);
-  const at::Tensor tokens =
-      at::arange(17, at::kLong).remainder(16).repeat({4, 1});  // (4, 17): i + 1 follows i
+  const at::Tensor tokens = at::arange(17, at::kLong).remainder(16).repeat({4, 1});  // (4, 17): i + 1 follows i
   const Batch batch{tokens.narrow(1, 0, 16), tokens.narrow(1, 1, 16)};
   const std::vector<double> losses = losses_of_ten_steps(model, batch, 0);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
@@ -249,19 +239,16 @@ TEST(NanoGpt, ErrorsSayWhatWasReceived) {
                      "NanoGpt: heads must divide width, got 3 heads and width 8");
   EXPECT_INPUT_ERROR(validated([](auto& o) { o.heads = 8; }),
                      "NanoGpt: width / heads must be even for rotary positions, got 8 / 8 = 1");
-  EXPECT_INPUT_ERROR(nanogpt_options("gpt5"),
-                     "NanoGpt: unknown preset 'gpt5'; allowed are nanogpt-124m, nanogpt-tiny");
+  EXPECT_INPUT_ERROR(nanogpt_options("gpt5"), "NanoGpt: unknown preset 'gpt5'; allowed are nanogpt-124m, nanogpt-tiny");
 
   NanoGpt model(kSmall);
   const at::Tensor tokens = at::zeros({1, 6}, at::kLong);
-  EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 6})),
-                     "NanoGpt: expected tokens (B, T) int64, got Float [1, 6]");
+  EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 6})), "NanoGpt: expected tokens (B, T) int64, got Float [1, 6]");
   EXPECT_INPUT_ERROR(model.forward(tokens[0]), "NanoGpt: expected tokens (B, T) int64, got Long [6]");
   EXPECT_INPUT_ERROR(model.forward(at::zeros({1, 7}, at::kLong)),
                      "NanoGpt: got 7 tokens in a sequence, the context is 6");
   EXPECT_INPUT_ERROR(model.forward(tokens + 11), "NanoGpt: input token 11 is outside the vocabulary of 11");
-  EXPECT_INPUT_ERROR(model.loss({tokens, tokens - 1}, 0),
-                     "NanoGpt: target token -1 is outside the vocabulary of 11");
+  EXPECT_INPUT_ERROR(model.loss({tokens, tokens - 1}, 0), "NanoGpt: target token -1 is outside the vocabulary of 11");
   EXPECT_INPUT_ERROR(model.loss({tokens, tokens[0]}, 0),
                      "NanoGpt: expected one target per token, got inputs [1, 6] and targets [6]");
   EXPECT_INPUT_ERROR(model.loss({tokens, tokens}, 1), "NanoGpt: label smoothing must be in [0, 1), got 1");

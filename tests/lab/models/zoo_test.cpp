@@ -34,8 +34,7 @@ TEST(Zoo, ErrorsSayWhatWasReceived) {
   const char* names = "model: unknown name 'resnet'; allowed are nanogpt-124m, nanogpt-tiny, cifar-cnn";
   EXPECT_INPUT_ERROR(make_model("resnet"), names);
   EXPECT_INPUT_ERROR(is_language_model("resnet"), names);
-  EXPECT_INPUT_ERROR(make_model("nanogpt-tiny", {.heads = 7}),
-                     "heads must divide width, got 7 heads and width 128");
+  EXPECT_INPUT_ERROR(make_model("nanogpt-tiny", {.heads = 7}), "heads must divide width, got 7 heads and width 128");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.vocabulary = 5}), "model cifar-cnn: has no vocabulary, got 5");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.context = 5}), "model cifar-cnn: has no context, got 5");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.layers = 5}), "model cifar-cnn: has no layers, got 5");

@@ -53,8 +53,7 @@ TEST(JoinRanks, NamesTheRankThatDoesNotJoinAnExchange) {
 }
 
 TEST(JoinRanks, NamesAllMissingRanks) {
-  const Ranks ranks{
-      .rank = 0, .size = 3, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)};
+  const Ranks ranks{.rank = 0, .size = 3, .master_port = free_port(), .timeout = std::chrono::milliseconds(1500)};
   expect_rank_lost([&] { join_ranks("gloo", ranks); }, "rank 0: ranks 1 and 2 did not join at 127.0.0.1:");
 }
 

@@ -53,14 +53,12 @@ TEST(Heatmap, OneCellPerRun) {
   EXPECT_EQ(count(svg, "fill-opacity"), 2u);
   EXPECT_NE(svg.find("3.25"), std::string::npos);
   EXPECT_NE(svg.find("diverged"), std::string::npos);
-  EXPECT_INPUT_ERROR((void)heatmap_svg("line", {{"hidden"}, {}}),
-                     "a heatmap needs a sweep over 2 groups, got 1");
+  EXPECT_INPUT_ERROR((void)heatmap_svg("line", {{"hidden"}, {}}), "a heatmap needs a sweep over 2 groups, got 1");
 }
 
 TEST(Figure, LegendCountsOmittedSeries) {
   Figure figure;
-  for (int i = 0; i < 20; ++i)
-    figure.series.push_back({.label = std::to_string(i), .x = {1, 2}, .y = {1, 2}});
+  for (int i = 0; i < 20; ++i) figure.series.push_back({.label = std::to_string(i), .x = {1, 2}, .y = {1, 2}});
   EXPECT_NE(figure_svg(figure).find(">and 6 more</text>"), std::string::npos);
   figure.series.resize(14);
   EXPECT_EQ(figure_svg(figure).find(" more</text>"), std::string::npos);

@@ -11,9 +11,8 @@ namespace {
 ReportData small_report() {
   ReportRun run{.name = "runs/a"};
   run.log = {{.step = 1, .loss = 5, .val = 4.5, .radii = {{"hidden", 0.1}}, .optimizer = 0.2}};
-  run.histories = {
-      {.group = "hidden", .steps = {1}, .alignment = {0.5}, .used = {0.1}, .predicted = {0.3}},
-      {.group = "adam", .steps = {1}, .alignment = {0.7}, .used = {std::nan("")}, .predicted = {0.4}}};
+  run.histories = {{.group = "hidden", .steps = {1}, .alignment = {0.5}, .used = {0.1}, .predicted = {0.3}},
+                   {.group = "adam", .steps = {1}, .alignment = {0.7}, .used = {std::nan("")}, .predicted = {0.4}}};
   for (const char* name : {"h.0.q/x", "h.0.q:x"}) {
     ReportLayer layer{.name = name, .place = {0, "q"}, .fit = Fit{.l0 = 1, .l1 = 2}};
     layer.samples = {{.step = 1, .smoothness = 3, .gradient = 1}};
@@ -27,8 +26,8 @@ TEST(Figures, NamesAreUniqueFileNames) {
   std::vector<std::string> names;
   for (const Figure& figure : figures) names.push_back(figure.name);
   EXPECT_EQ(names, (std::vector<std::string>{"loss", "runs_a-layer-h.0.q_x", "runs_a-layer-h.0.q_x-2",
-                                             "runs_a-blocks-q", "runs_a-radii", "runs_a-optimizer",
-                                             "runs_a-alignment", "runs_a-predicted-radii"}));
+                                             "runs_a-blocks-q", "runs_a-radii", "runs_a-optimizer", "runs_a-alignment",
+                                             "runs_a-predicted-radii"}));
   EXPECT_EQ(figures[1].title, "h.0.q/x: L0 = 1, L1 = 2, relative MSE 0");
   EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
 }
@@ -49,9 +48,7 @@ TEST(Figures, OnlySweepsOverTwoGroupsHaveHeatmaps) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "figures/sweep-line.svg"));
 }
 
-TEST(Figures, NoDataGivesNoFigures) {
-  EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty());
-}
+TEST(Figures, NoDataGivesNoFigures) { EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty()); }
 
 TEST(Figures, WritesIntoANewFolder) {
   const TemporaryFolder folder;

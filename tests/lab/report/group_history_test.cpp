@@ -8,11 +8,7 @@ namespace gluon::lab {
 namespace {
 
 LayerTrajectory layer(const std::string& name, const std::string& group, std::vector<Sample> samples) {
-  return {.layer = name,
-          .group = group,
-          .norm = "spectral",
-          .dual_method = "exact",
-          .samples = std::move(samples)};
+  return {.layer = name, .group = group, .norm = "spectral", .dual_method = "exact", .samples = std::move(samples)};
 }
 
 LayerFit fit(const std::string& name, double l0, double l1) {
@@ -31,8 +27,7 @@ TEST(GroupHistory, MediansOverTheLayersOfAGroupAtEachStep) {
           layer("head", "head", {{.step = 2, .gradient = 5, .alignment = 0.9}}),
           layer("b", "hidden", {{.step = 2, .gradient = 2, .alignment = 0.4, .radius = 0.3}}),
       }};
-  const std::vector<GroupHistory> histories =
-      group_histories(trajectory, {.layers = {fit("a", 1, 1), fit("b", 0, 4)}});
+  const std::vector<GroupHistory> histories = group_histories(trajectory, {.layers = {fit("a", 1, 1), fit("b", 0, 4)}});
   ASSERT_EQ(histories.size(), 2u);
   EXPECT_EQ(histories[0].group, "hidden");
   EXPECT_EQ(histories[0].steps, (std::vector<int64_t>{2, 4}));

@@ -9,8 +9,7 @@ namespace {
 TEST(Page, EmbedsDataAndMakesNoRequests) {
   GLUON_PAGE_OR_SKIP();
   const std::string page = page_with(R"({"runs": []})");
-  EXPECT_NE(page.find(R"(<script id="data" type="application/json">{"runs": []}</script>)"),
-            std::string::npos);
+  EXPECT_NE(page.find(R"(<script id="data" type="application/json">{"runs": []}</script>)"), std::string::npos);
   EXPECT_EQ(page.find("@GLUON_"), std::string::npos);
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
   EXPECT_NE(page.find("connect-src 'none'"), std::string::npos);

@@ -17,13 +17,12 @@ constexpr std::string_view kHeader =
     "alignment,radius\n";
 
 // Lhat = 3 + 2 |g|*, and a layer without gradients.
-const std::string kSamples =
-    std::string(kHeader) +
-    "1,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,5,1,,0.5,0.1\n"
-    "2,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,7,2,,0.6,0.1\n"
-    "3,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,11,4,,0.7,0.1\n"
-    "1,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n"
-    "2,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n";
+const std::string kSamples = std::string(kHeader) +
+                             "1,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,5,1,,0.5,0.1\n"
+                             "2,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,7,2,,0.6,0.1\n"
+                             "3,h.0.w.weight,hidden,\"scaled(2,spectral)\",exact,same_batch,,1,11,4,,0.7,0.1\n"
+                             "1,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n"
+                             "2,still,hidden,spectral,exact,same_batch,1,1,1,0,0,,0.1\n";
 
 ReportData collect(const std::vector<fs::path>& paths, const FitOptions& fit = {}) {
   return collect_report(paths, fit);
@@ -33,8 +32,7 @@ fs::path make_run(const TemporaryFolder& folder, const std::string& name, bool s
   const fs::path run = folder.path() / name;
   fs::create_directories(run);
   folder.write(name + "/config.toml", "steps=2\n");
-  folder.write(name + "/log.csv",
-               "step,tokens,loss,val,seconds,radius_hidden\n1,8,5,,1,0.1\n2,16,4,4.1,2,0.1\n");
+  folder.write(name + "/log.csv", "step,tokens,loss,val,seconds,radius_hidden\n1,8,5,,1,0.1\n2,16,4,4.1,2,0.1\n");
   if (samples) folder.write(name + "/smoothness.csv", kSamples);
   return run;
 }
@@ -112,8 +110,7 @@ TEST(ReportData, BadInput) {
   folder.write("empty/config.toml", "");
   EXPECT_INPUT_ERROR(collect({folder.path() / "empty"}), "has neither a log nor samples yet");
   folder.write("sweep.csv", "hidden,val,loss\n");
-  EXPECT_INPUT_ERROR(collect({folder.path()}),
-                     "is not a sweep: expected the columns GROUP,...,val,loss,seconds");
+  EXPECT_INPUT_ERROR(collect({folder.path()}), "is not a sweep: expected the columns GROUP,...,val,loss,seconds");
   folder.write("sweep.csv", "hidden,val,loss,seconds\n0.1,3\n");
   EXPECT_INPUT_ERROR(collect({folder.path()}), "sweep.csv line 2: expected 4 cells as in the header, got 2");
   folder.write("sweep.csv", "hidden,val,loss,seconds\n");

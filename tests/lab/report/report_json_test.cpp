@@ -11,11 +11,7 @@ namespace {
 ReportRun run_with(std::size_t rows) {
   ReportRun run{.name = "a</script><b>", .path = "runs/a", .config = "steps=2\n"};
   for (std::size_t i = 0; i < rows; ++i) {
-    LogRow row{.step = static_cast<int64_t>(i),
-               .tokens = 8,
-               .loss = 1.0 / 3,
-               .seconds = 1,
-               .radii = {{"hidden", 0.1}}};
+    LogRow row{.step = static_cast<int64_t>(i), .tokens = 8, .loss = 1.0 / 3, .seconds = 1, .radii = {{"hidden", 0.1}}};
     if (i % 2 == 0) row.val = i == 4 ? std::nan("") : 2.5;
     run.log.push_back(row);
   }
@@ -43,8 +39,8 @@ TEST(ReportJson, LongSeriesAreThinned) {
   ReportLayer layer{.name = "w"};
   for (int i = 0; i < 3000; ++i) layer.samples.push_back({.step = i, .smoothness = i == 1234 ? -7.0 : 1.0});
   run.layers.push_back(layer);
-  const auto json = nlohmann::json::parse(
-      report_json({{}, {run}, {}}, {.log_points = 100, .layer_samples = 50}))["runs"][0];
+  const auto json =
+      nlohmann::json::parse(report_json({{}, {run}, {}}, {.log_points = 100, .layer_samples = 50}))["runs"][0];
   const std::vector<double> loss = json["log"]["loss"]["value"];
   EXPECT_LE(loss.size(), 100u);
   EXPECT_NE(std::find(loss.begin(), loss.end(), 99), loss.end());

@@ -11,9 +11,7 @@
 namespace gluon::lab {
 namespace {
 
-WatchRequest get(const std::string& path) {
-  return {.method = "GET", .path = path, .host = "127.0.0.1:7007"};
-}
+WatchRequest get(const std::string& path) { return {.method = "GET", .path = path, .host = "127.0.0.1:7007"}; }
 
 // CPU time of this thread.
 double thread_seconds() {
@@ -32,8 +30,7 @@ TEST(WatchAnswers, PageAndData) {
   EXPECT_NE(page.body->find("connect-src 'self'"), std::string::npos);
   const WatchAnswer data = answers.answer(get("/data.json"));
   EXPECT_EQ(data.status, 200);
-  EXPECT_EQ(nlohmann::json::parse(*data.body)["runs"][0]["log"]["loss"]["value"],
-            (std::vector<double>{5, 4}));
+  EXPECT_EQ(nlohmann::json::parse(*data.body)["runs"][0]["log"]["loss"]["value"], (std::vector<double>{5, 4}));
 }
 
 TEST(WatchAnswers, UnchangedDataIsNotSentAgain) {
@@ -81,8 +78,7 @@ TEST(WatchAnswers, DamagedFilesKeepTheLastData) {
   EXPECT_EQ(after.status, 200);
   EXPECT_EQ(after.tag, before.tag);
   EXPECT_EQ(*after.body, *before.body);
-  EXPECT_EQ(WatchAnswers({run.path()}, {}, "").answer(get("/data.json")).status, 202)
-      << "the file is not damaged";
+  EXPECT_EQ(WatchAnswers({run.path()}, {}, "").answer(get("/data.json")).status, 202) << "the file is not damaged";
 }
 
 TEST(WatchAnswers, OtherPathsAndMethodsAreErrors) {
@@ -109,8 +105,7 @@ TEST(WatchAnswers, WithoutATokenOnlyLoopbackHosts) {
   };
   for (const char* host : {"localhost", "localhost:7007", "127.0.0.1", "127.9.9.9:1", "[::1]:7007", ""})
     EXPECT_EQ(status(host), 200) << host;
-  for (const char* host :
-       {"evil.example", "evil.example:7007", "127.0.0.1.evil.example", "192.168.1.1", "[::2]", "["})
+  for (const char* host : {"evil.example", "evil.example:7007", "127.0.0.1.evil.example", "192.168.1.1", "[::2]", "["})
     EXPECT_EQ(status(host), 403) << host;
 }
 
@@ -146,8 +141,7 @@ TEST(WatchOptions, BadOptions) {
     EXPECT_INPUT_ERROR(check(host, ""), "is open to other machines and needs a --token");
   EXPECT_INPUT_ERROR(check("0.0.0.0", "short"), "--token must have at least 16 characters, got 5");
   EXPECT_INPUT_ERROR(check("0.0.0.0", "0123456789abcdef&x=1"), "because it is part of an address");
-  EXPECT_INPUT_ERROR(check("127.0.0.1", "", 65536),
-                     "--port must be in 0..65535 (0 takes a free one), got 65536");
+  EXPECT_INPUT_ERROR(check("127.0.0.1", "", 65536), "--port must be in 0..65535 (0 takes a free one), got 65536");
 }
 
 }  // namespace

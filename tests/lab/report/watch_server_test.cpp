@@ -74,8 +74,8 @@ TEST_F(WatchServerTest, Headers) {
   const std::string head = exchange(server_->port(), "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
-  const std::string post = exchange(
-      server_->port(), "POST /data.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
+  const std::string post =
+      exchange(server_->port(), "POST /data.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
   EXPECT_TRUE(post.starts_with("HTTP/1.1 405 "));
   EXPECT_NE(post.find("Allow: GET, HEAD\r\n"), std::string::npos);
 }
@@ -100,10 +100,9 @@ TEST_F(WatchServerTest, TwoHundredConcurrentRequests) {
 }
 
 TEST_F(WatchServerTest, ServesNoFiles) {
-  for (const char* path :
-       {"/log.csv", "/../log.csv", "/..%2flog.csv", "/%2e%2e/log.csv", "/..\\log.csv", "//log.csv",
-        "/./log.csv", "/data.json/../log.csv", "/data.json%00.csv", "/etc/passwd", "/../../../../etc/passwd",
-        "/%2fetc%2fpasswd", "file:///etc/passwd"}) {
+  for (const char* path : {"/log.csv", "/../log.csv", "/..%2flog.csv", "/%2e%2e/log.csv", "/..\\log.csv", "//log.csv",
+                           "/./log.csv", "/data.json/../log.csv", "/data.json%00.csv", "/etc/passwd",
+                           "/../../../../etc/passwd", "/%2fetc%2fpasswd", "file:///etc/passwd"}) {
     const std::string request = std::string("GET ") + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
     const std::string answer = exchange(server_->port(), request);
     EXPECT_FALSE(answer.starts_with("HTTP/1.1 200 ")) << path;
@@ -115,9 +114,7 @@ TEST_F(WatchServerTest, ServesNoFiles) {
 TEST_F(WatchServerTest, SurvivesMalformedRequests) {
   const auto before = contents(run_.path());
   std::mt19937 random(7);
-  const auto below = [&](std::size_t end) {
-    return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
-  };
+  const auto below = [&](std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random); };
   const auto noise = [&](std::size_t most) {
     std::string bytes(below(most + 1), '\0');
     for (char& byte : bytes) byte = static_cast<char>(below(256));
@@ -138,13 +135,11 @@ TEST_F(WatchServerTest, SurvivesMalformedRequests) {
                                             ": ",
                                             "Content-Type: multipart/form-data"};
   for (int i = 0; i < 400; ++i) {
-    std::string request =
-        methods[below(methods.size())] + " /" + (below(2) == 0 ? "data.json?" : "") + noise(40);
+    std::string request = methods[below(methods.size())] + " /" + (below(2) == 0 ? "data.json?" : "") + noise(40);
     if (below(20) == 0) request += std::string(20000, 'x');
     request += below(8) == 0 ? " HTTP/9.9\r\n" : " HTTP/1.1\r\n";
     for (std::size_t k = below(6); k > 0; --k)
-      request +=
-          (below(3) == 0 ? noise(60) : headers[below(headers.size())]) + (below(10) == 0 ? "\n" : "\r\n");
+      request += (below(3) == 0 ? noise(60) : headers[below(headers.size())]) + (below(10) == 0 ? "\n" : "\r\n");
     if (below(5) != 0) request += "\r\n";
     request += noise(30);
     if (below(5) == 0) request[below(request.size())] = static_cast<char>(below(256));
@@ -173,11 +168,9 @@ TEST_F(WatchServerTest, SilentConnectionsDoNotBlock) {
 }
 
 TEST_F(WatchServerTest, PortInUseIsAnError) {
-  EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.port = server_->port()}),
-                     "cannot listen on 127.0.0.1 port");
-  EXPECT_INPUT_ERROR(
-      WatchServer(*answers_, WatchOptions{.host = "192.0.2.1", .port = 0, .token = "0123456789abcdef"}),
-      "cannot listen on 192.0.2.1 port 0");
+  EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.port = server_->port()}), "cannot listen on 127.0.0.1 port");
+  EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.host = "192.0.2.1", .port = 0, .token = "0123456789abcdef"}),
+                     "cannot listen on 192.0.2.1 port 0");
   expect_answering();
 }
 

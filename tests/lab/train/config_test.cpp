@@ -43,8 +43,7 @@ TEST(TrainConfig, OnlyTheCnnSmoothsLabelsByDefault) {
 TEST(TrainConfig, LrIsForAdamW) {
   TrainConfig config;
   config.lr = 0.25;
-  EXPECT_INPUT_ERROR(config.validate(),
-                     "--lr is the learning rate of AdamW; preset unscion takes --radius instead");
+  EXPECT_INPUT_ERROR(config.validate(), "--lr is the learning rate of AdamW; preset unscion takes --radius instead");
   config.preset = "adamw";
   EXPECT_EQ(config.geometry().rules()[0].radius->name(), "0.25");
   config.preset = "muon";
@@ -116,8 +115,7 @@ const BadConfig kBadConfigs[] = {
     {[](auto& c) { c.radius = "hidden=1,hidden=2"; }, "--radius: group 'hidden' is given twice"},
     {[](auto& c) { c.radius = "hidden=x"; }, "--radius: expected a number, got 'x'"},
     {[](auto& c) { c.full_batch = true, c.accumulate = 2; }, "exclude each other"},
-    {[](auto& c) { c.smoothness_every = -1; },
-     "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
+    {[](auto& c) { c.smoothness_every = -1; }, "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
     {[](auto& c) { c.smoothness_mode = "unknown"; },
      "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'"},
     {[](auto& c) { c.smoothness_mode = "full"; }, "--smoothness-mode full needs --full-batch"},

@@ -94,12 +94,10 @@ TEST(ConfigToml, BadInputIsNamedWithItsLine) {
   EXPECT_INPUT_ERROR(parsed("steps=4\nsteps=5\n"), "file line 2: the key 'steps' is given twice");
   EXPECT_INPUT_ERROR(parsed("[section]\n"), "file line 1: expected key=value, got '[section]'");
   EXPECT_INPUT_ERROR(parsed("full-batch\n"), "file line 1: expected key=value, got 'full-batch'");
-  EXPECT_INPUT_ERROR(parsed("steps=many\n"),
-                     "line 1: steps: expected a whole number in -9223372036854775808..");
+  EXPECT_INPUT_ERROR(parsed("steps=many\n"), "line 1: steps: expected a whole number in -9223372036854775808..");
   EXPECT_INPUT_ERROR(parsed("steps=1.5\n"), "9223372036854775807, got '1.5'");
   EXPECT_INPUT_ERROR(parsed("steps=\n"), "got ''");
-  EXPECT_INPUT_ERROR(parsed("seed=-1\n"),
-                     "seed: expected a whole number in 0..18446744073709551615, got '-1'");
+  EXPECT_INPUT_ERROR(parsed("seed=-1\n"), "seed: expected a whole number in 0..18446744073709551615, got '-1'");
   EXPECT_INPUT_ERROR(parsed("seed=99999999999999999999\n"), "seed: expected a whole number in 0..");
   EXPECT_INPUT_ERROR(parsed("lr=fast\n"), "line 1: lr: expected a number, got 'fast'");
   EXPECT_INPUT_ERROR(parsed("full-batch=yes\n"), "full-batch: expected true or false, got 'yes'");

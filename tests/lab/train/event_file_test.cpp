@@ -49,8 +49,7 @@ TEST(EventFile, ReadsBack) {
   EXPECT_EQ(events[0].wall_time, 100);
   EXPECT_EQ(events[1].wall_time, 102);
   EXPECT_EQ(events[1].step, 1);
-  EXPECT_EQ(events[1].scalars,
-            (std::map<std::string, float>{{"loss/training", 5}, {"radius/hidden", 0.25f}}));
+  EXPECT_EQ(events[1].scalars, (std::map<std::string, float>{{"loss/training", 5}, {"radius/hidden", 0.25f}}));
   EXPECT_EQ(events[2].step, 1000000);
   EXPECT_EQ(events[2].scalars.size(), 3u);
   EXPECT_TRUE(std::isnan(events[2].scalars.at("loss/training")));

@@ -108,9 +108,7 @@ class Formula : public Dataset {
 
   Formula(MakeBatch* make, int64_t examples) : make_(make), examples_(examples) {}
 
-  Batch train_batch(int64_t index, int64_t size) const override {
-    return make_(index * size % examples_, size);
-  }
+  Batch train_batch(int64_t index, int64_t size) const override { return make_(index * size % examples_, size); }
   std::vector<Batch> validation(int64_t size) const override { return {make_(kFirstValidation, size)}; }
   int64_t train_examples() const override { return examples_; }
   int64_t tokens_per_example() const override { return 1; }

@@ -146,8 +146,8 @@ TEST(Prefetcher, DoesNotWaitForTheNextBatch) {
 
 TEST(Prefetcher, AnErrorReachesTheCallThatNeedsTheBatch) {
   for (const bool ahead : {false, true}) {
-    const auto dataset = std::make_shared<Watched>(
-        [](int64_t index) { GLUON_CHECK(index != 3, "batch ", index, " is broken"); });
+    const auto dataset =
+        std::make_shared<Watched>([](int64_t index) { GLUON_CHECK(index != 3, "batch ", index, " is broken"); });
     Prefetcher prefetcher(dataset, kSize, kCpu, ahead);
     for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(value(prefetcher.get(i)), i);
     EXPECT_INPUT_ERROR(prefetcher.get(3), "batch 3 is broken");

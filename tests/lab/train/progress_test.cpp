@@ -10,8 +10,7 @@ namespace {
 const ProgressState kState{120, 400, 2.10341, 2.221, 51234, 0.118, 3725, true};
 
 TEST(Progress, TheLineHasAllNumbers) {
-  EXPECT_EQ(progress_line(kState),
-            "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  optimizer 12 %  1:02:05 left");
+  EXPECT_EQ(progress_line(kState), "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  optimizer 12 %  1:02:05 left");
   ProgressState early = kState;
   early.val.reset();
   early.tokens_per_second = 950;

@@ -37,8 +37,7 @@ Parts parts_of_all(int64_t examples, int ranks, int64_t parts) {
     const Batch mine = share.of({numbers, numbers});
     for (const Batch& part : share.parts(mine, examples)) {
       EXPECT_TRUE(part.inputs.equal(part.targets));
-      all.emplace_back(part.inputs.data_ptr<int64_t>(),
-                       part.inputs.data_ptr<int64_t>() + part.inputs.numel());
+      all.emplace_back(part.inputs.data_ptr<int64_t>(), part.inputs.data_ptr<int64_t>() + part.inputs.numel());
     }
   }
   return all;
@@ -63,16 +62,14 @@ TEST(RankShare, EveryExampleIsInExactlyOnePart) {
 TEST(RankShare, PartsAreTheSameForAnyNumberOfRanks) {
   for (const int64_t examples : {4, 16, 50}) {
     const Parts alone = parts_of_all(examples, 1, 12);
-    for (const int ranks : {2, 3, 4, 5, 6, 7, 12})
-      EXPECT_EQ(parts_of_all(examples, ranks, 12), alone) << ranks;
+    for (const int ranks : {2, 3, 4, 5, 6, 7, 12}) EXPECT_EQ(parts_of_all(examples, ranks, 12), alone) << ranks;
   }
   EXPECT_EQ(parts_of_all(16, 1, 1).size(), 1);
   EXPECT_EQ(parts_of_all(16, 3, 1).size(), 3);
 }
 
 TEST(RankShare, FewerPartsThanRanksAreRejected) {
-  EXPECT_INPUT_ERROR(RankShare(std::make_shared<Silent>(0, 5), 4),
-                     "--parts 4 must be 1 or at least the 5 ranks");
+  EXPECT_INPUT_ERROR(RankShare(std::make_shared<Silent>(0, 5), 4), "--parts 4 must be 1 or at least the 5 ranks");
 }
 
 TEST(CommonParts, AreTwelveForDivisorsOfTwelve) {

@@ -43,8 +43,7 @@ class ByteReader {
     return part;
   }
 
-  template <typename T>
-  T fixed() {
+  template <typename T> T fixed() {
     T value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
@@ -64,20 +63,11 @@ class ByteReader {
 
   void skip(uint64_t wire_type) {
     switch (wire_type) {
-      case 0:
-        varint();
-        break;
-      case 1:
-        take(8);
-        break;
-      case 2:
-        counted();
-        break;
-      case 5:
-        take(4);
-        break;
-      default:
-        throw std::runtime_error("events: unknown wire type");
+      case 0: varint(); break;
+      case 1: take(8); break;
+      case 2: counted(); break;
+      case 5: take(4); break;
+      default: throw std::runtime_error("events: unknown wire type");
     }
   }
 
@@ -105,14 +95,9 @@ inline std::pair<std::string, float> read_scalar(ByteReader value) {
   std::pair<std::string, float> scalar;
   while (!value.empty()) {
     switch (const uint64_t key = value.varint()) {
-      case 1 << 3 | 2:
-        scalar.first = value.counted();
-        break;
-      case 2 << 3 | 5:
-        scalar.second = value.fixed<float>();
-        break;
-      default:
-        value.skip(key & 7);
+      case 1 << 3 | 2: scalar.first = value.counted(); break;
+      case 2 << 3 | 5: scalar.second = value.fixed<float>(); break;
+      default: value.skip(key & 7);
     }
   }
   return scalar;
@@ -122,24 +107,16 @@ inline ReadEvent read_event(ByteReader event) {
   ReadEvent read;
   while (!event.empty()) {
     switch (const uint64_t key = event.varint()) {
-      case 1 << 3 | 1:
-        read.wall_time = event.fixed<double>();
-        break;
-      case 2 << 3 | 0:
-        read.step = static_cast<int64_t>(event.varint());
-        break;
-      case 3 << 3 | 2:
-        read.version = event.counted();
-        break;
+      case 1 << 3 | 1: read.wall_time = event.fixed<double>(); break;
+      case 2 << 3 | 0: read.step = static_cast<int64_t>(event.varint()); break;
+      case 3 << 3 | 2: read.version = event.counted(); break;
       case 5 << 3 | 2:
         for (ByteReader summary(event.counted()); !summary.empty();) {
-          if (summary.varint() != (1 << 3 | 2))
-            throw std::runtime_error("events: a summary holds values only");
+          if (summary.varint() != (1 << 3 | 2)) throw std::runtime_error("events: a summary holds values only");
           read.scalars.insert(read_scalar(ByteReader(summary.counted())));
         }
         break;
-      default:
-        event.skip(key & 7);
+      default: event.skip(key & 7);
     }
   }
   return read;

@@ -18,12 +18,7 @@ std::string text_of(const std::filesystem::path& path) {
 }
 
 LogRow row(int64_t step, std::optional<double> val = std::nullopt) {
-  return {step,
-          step * 100,
-          1.0 / static_cast<double>(step),
-          val,
-          0.5 * static_cast<double>(step),
-          {{"hidden", 0.25}},
+  return {step, step * 100, 1.0 / static_cast<double>(step), val, 0.5 * static_cast<double>(step), {{"hidden", 0.25}},
           0.125};
 }
 
@@ -46,8 +41,7 @@ TEST(RunDirectory, ARunIsNeverOverwritten) {
   EXPECT_EQ(text_of(folder.path() / "run/config.toml"), "a");
   std::filesystem::create_directory(folder.path() / "samples");
   std::ofstream(folder.path() / "samples/smoothness.csv") << "precious";
-  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "samples", "b"),
-                     "already holds a run (smoothness.csv)");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder.path() / "samples", "b"), "already holds a run (smoothness.csv)");
   EXPECT_INPUT_ERROR(RunDirectory::open(folder.path() / "other"), "holds no run (no config.toml)");
 }
 

@@ -11,8 +11,8 @@ namespace gluon::lab {
 namespace {
 
 TEST(RunFacts, TheJsonHasAllFacts) {
-  const auto json = nlohmann::json::parse(facts_json(
-      {.device = "cpu", .precision = "float32", .data = "a \"b\"\xff", .routing = "group\nhidden\n"}));
+  const auto json = nlohmann::json::parse(
+      facts_json({.device = "cpu", .precision = "float32", .data = "a \"b\"\xff", .routing = "group\nhidden\n"}));
   EXPECT_EQ(json["version"], kVersion);
   EXPECT_EQ(json["threads"], at::get_num_threads());
   EXPECT_EQ(json["device"], "cpu");

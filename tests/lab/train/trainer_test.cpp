@@ -177,8 +177,7 @@ TEST(Trainer, AStoppedRunLeavesACheckpointOfItsLastStep) {
   const TrainConfig config = longer_config();
   std::atomic<bool> stop{false};
   const Experiment experiment = make_experiment(config);
-  Trainer trainer(config, experiment.model,
-                  std::make_shared<StoppingDataset>(experiment.dataset, /*last=*/2, stop));
+  Trainer trainer(config, experiment.model, std::make_shared<StoppingDataset>(experiment.dataset, /*last=*/2, stop));
   const TrainSummary summary = run(trainer, RunDirectory::create(folder.path() / "run", ""), stop);
   EXPECT_TRUE(summary.interrupted);
   EXPECT_EQ(summary.steps, 3);  // neither evaluated nor saved by the config
@@ -248,8 +247,7 @@ TEST(Trainer, ACheckpointOfAnotherRunIsRejected) {
   EXPECT_INPUT_ERROR(farther.resume(checkpoint), "its geometry is 'hidden scaled(sqrt(n/m),spectral) 0.018");
   radii.radius = "hidden=0.123456";  // a wider column
   Trainer wider_column = make_trainer(radii);
-  EXPECT_INPUT_ERROR(wider_column.resume(checkpoint),
-                     "this run has 'hidden scaled(sqrt(n/m),spectral) 0.123456");
+  EXPECT_INPUT_ERROR(wider_column.resume(checkpoint), "this run has 'hidden scaled(sqrt(n/m),spectral) 0.123456");
   TrainConfig momentum = longer_config();
   momentum.momentum = "ema(0.5)";
   Trainer heavier = make_trainer(momentum);
@@ -305,15 +303,13 @@ TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
       }
       const double val = without.evaluate();
       EXPECT_NEAR(with.evaluate(), val, 1e-3 * val);
-      const Trajectory samples = with.recorder()->take_samples(),
-                       expected = without.recorder()->take_samples();
+      const Trajectory samples = with.recorder()->take_samples(), expected = without.recorder()->take_samples();
       for (std::size_t layer = 0; layer < expected.layers.size(); ++layer) {
         const std::vector<Sample>& pairs = expected.layers[layer].samples;
         ASSERT_EQ(samples.layers[layer].samples.size(), pairs.size());
         EXPECT_GE(pairs.size(), 1U);
         for (std::size_t i = 0; i < pairs.size(); ++i) {
-          EXPECT_NEAR(samples.layers[layer].samples[i].smoothness, pairs[i].smoothness,
-                      0.05 * pairs[i].smoothness)
+          EXPECT_NEAR(samples.layers[layer].samples[i].smoothness, pairs[i].smoothness, 0.05 * pairs[i].smoothness)
               << expected.layers[layer].layer << " " << pairs[i].step;
         }
       }

@@ -11,8 +11,7 @@
 namespace gluon::blas {
 namespace {
 
-template <typename Real>
-class BlasTest : public ::testing::Test {
+template <typename Real> class BlasTest : public ::testing::Test {
  protected:
   static constexpr at::ScalarType kDtype = c10::CppTypeToScalarType<Real>::value;
   static constexpr double kTolerance = 40 * std::numeric_limits<Real>::epsilon();

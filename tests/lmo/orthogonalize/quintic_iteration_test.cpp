@@ -29,8 +29,7 @@ at::Tensor with_singular_values(int64_t m, int64_t n, const at::Tensor& sigma) {
 }
 
 at::Tensor with_condition(int64_t m, int64_t n, double condition) {
-  return with_singular_values(m, n,
-                              at::logspace(0, -std::log10(condition), std::min(m, n), 10.0, at::kDouble));
+  return with_singular_values(m, n, at::logspace(0, -std::log10(condition), std::min(m, n), 10.0, at::kDouble));
 }
 
 QuinticIteration polar_express(int steps, Form form, double lower = 1e-3) {
@@ -42,8 +41,7 @@ QuinticIteration polar_express(int steps, Form form, double lower = 1e-3) {
 }
 
 QuinticIteration jordan(int steps, Form form) {
-  return QuinticIteration(
-      {.name = "newton_schulz", .coefficients = jordan_coefficients(steps), .form = form});
+  return QuinticIteration({.name = "newton_schulz", .coefficients = jordan_coefficients(steps), .form = form});
 }
 
 // Root mean square of the error per singular direction.
@@ -85,8 +83,7 @@ TEST_F(QuinticIterationTest, SingularValuesFollowTheScalarPolynomial) {
       const at::Tensor expected = at::bmm(u * s.unsqueeze(1), vh);
       for (const Form form : {Form::kDirect, Form::kGram}) {
         EXPECT_LT(error(polar_express(steps, form).polar(g), expected), 1e-12) << steps << " steps";
-        EXPECT_LT(error(polar_express(steps, form).polar(g.to(at::kFloat)), expected), 3e-4)
-            << steps << " steps";
+        EXPECT_LT(error(polar_express(steps, form).polar(g.to(at::kFloat)), expected), 3e-4) << steps << " steps";
       }
     }
   }
@@ -111,9 +108,8 @@ TEST_F(QuinticIterationTest, TheDefaultIsABetterOracleThanThePublicMuon) {
   const at::Tensor noise = at::linspace(1, 0.02, 160, at::kDouble);
   const at::Tensor signal = at::logspace(0, -2, 40, 10.0, at::kDouble);
   for (const at::Tensor& sigma :
-       {at::linalg_svdvals(at::randn({200, 200}, at::kDouble)),
-        at::linalg_svdvals(at::randn({200, 800}, at::kDouble)), at::cat({signal, 0.1 * noise}),
-        at::cat({signal, 0.01 * noise}), 1 / index, index.pow(-1.5)}) {
+       {at::linalg_svdvals(at::randn({200, 200}, at::kDouble)), at::linalg_svdvals(at::randn({200, 800}, at::kDouble)),
+        at::cat({signal, 0.1 * noise}), at::cat({signal, 0.01 * noise}), 1 / index, index.pow(-1.5)}) {
     const at::Tensor g = with_singular_values(200, 200, sigma);
     const auto quality = [&](const char* name) {
       const at::Tensor z = make_orthogonalizer(name)->polar(g);
@@ -170,8 +166,7 @@ TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
       for (const int steps : {5, 8}) {
         for (const Form form : {Form::kDirect, Form::kGram}) {
           const QuinticPlan plan = polar_express(steps, form).plan(m, n);
-          const at::Tensor exact =
-              run_with_aten(g.to(at::kDouble), polar_express(steps, Form::kDirect).plan(m, n));
+          const at::Tensor exact = run_with_aten(g.to(at::kDouble), polar_express(steps, Form::kDirect).plan(m, n));
           EXPECT_LE(error(run_with_blas(g, plan), exact), 3 * error(run_with_aten(g, plan), exact) + 1e-7)
               << m << " x " << n << ", condition " << condition << ", " << steps << " steps";
         }
@@ -182,8 +177,8 @@ TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
 
 TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
   const int64_t m = 60, n = 240;
-  std::vector<at::Tensor> inputs = {with_condition(m, n, 1e2), with_condition(m, n, 1e4),
-                                    with_condition(m, n, 1e6), at::ones({1, m, n}, at::kDouble)};
+  std::vector<at::Tensor> inputs = {with_condition(m, n, 1e2), with_condition(m, n, 1e4), with_condition(m, n, 1e6),
+                                    at::ones({1, m, n}, at::kDouble)};
   for (const double noise : {1e-2, 1e-4, 0.0}) {
     inputs.push_back(at::randn({1, m, 4}, at::kDouble).bmm(at::randn({1, 4, n}, at::kDouble)) +
                      noise * at::randn({1, m, n}, at::kDouble));
@@ -193,8 +188,7 @@ TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
     for (const int steps : {6, 8, 10, 15}) {
       const at::Tensor exact = polar_express(steps, Form::kDirect).polar(g.to(at::kDouble));
       const double direct = error(polar_express(steps, Form::kDirect).polar(g), exact);
-      EXPECT_LE(error(polar_express(steps, Form::kGram).polar(g), exact), 3 * direct + 3e-4)
-          << steps << " steps";
+      EXPECT_LE(error(polar_express(steps, Form::kGram).polar(g), exact), 3 * direct + 3e-4) << steps << " steps";
     }
     const at::Tensor exact = polar_express(5, Form::kDirect).polar(g.to(at::kDouble));
     // Five steps end 0.1 from 1 by themselves and never restart.
@@ -316,11 +310,9 @@ TEST_F(QuinticIterationTest, BFloat16IsAsAccurateAsItsPolynomials) {
 
 TEST_F(QuinticIterationTest, BFloat16IsStableOnHardInput) {
   // Values outside float32's range, and many equal entries, whose squares a sum in bfloat16 would lose.
-  for (const char* name :
-       {"bfloat16:newton_schulz:5", "bfloat16:polar_express:5", "bfloat16:polar_express:10"}) {
-    for (const at::Tensor& g :
-         {at::full({1, 20, 900}, 1e300, at::kDouble), at::ones({1, 900, 1}, at::kDouble),
-          with_condition(40, 160, 1e6), at::full({1, 3, 2}, 1e-300, at::kDouble)}) {
+  for (const char* name : {"bfloat16:newton_schulz:5", "bfloat16:polar_express:5", "bfloat16:polar_express:10"}) {
+    for (const at::Tensor& g : {at::full({1, 20, 900}, 1e300, at::kDouble), at::ones({1, 900, 1}, at::kDouble),
+                                with_condition(40, 160, 1e6), at::full({1, 3, 2}, 1e-300, at::kDouble)}) {
       const at::Tensor x = make_orthogonalizer(name)->polar(g);
       EXPECT_EQ(x.scalar_type(), at::kDouble);
       const double largest = at::linalg_svdvals(x).max().item<double>();

@@ -80,10 +80,10 @@ void check_embedding_case(int tokens, int vocabulary, int width) {
   Array<float> d_head(head), d_scale(std::vector<float>{scale}), out(size),
       sums(lab::cuda::embedding_chunks(tokens) * width);
   const auto run = [&](Array<float>& target) {
-    require(lab::cuda::embedding_gradient(
-        {tokens, vocabulary, width, d_sorted.data(), d_order.data(), d_gradient.data(), d_head.data(),
-         d_scale.data(), target.data(), firsts.data(), sums.data()},
-        nullptr));
+    require(
+        lab::cuda::embedding_gradient({tokens, vocabulary, width, d_sorted.data(), d_order.data(), d_gradient.data(),
+                                       d_head.data(), d_scale.data(), target.data(), firsts.data(), sums.data()},
+                                      nullptr));
   };
   expect_repeatable(
       what, [&] { out.poison(), run(out); }, out, sums, firsts);
@@ -138,8 +138,7 @@ void check_embedding_gradient() {
                                           .firsts = firsts.data()},
                                          nullptr) == cudaErrorInvalidValue;
   };
-  expect(!refused(0, 8) && refused(0, 7) && refused(1, 8),
-         "embedding_gradient: width 7, tokens without gradients");
+  expect(!refused(0, 8) && refused(0, 7) && refused(1, 8), "embedding_gradient: width 7, tokens without gradients");
   require(cudaDeviceSynchronize());
 }
 

@@ -9,8 +9,8 @@ namespace {
 using lab::cuda::MlpShape;
 
 // Rows 0, every, 2 every, ... of a product in float64: (rows, depth) times (columns, depth)^T or (depth, columns).
-Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, const MlpShape& shape,
-                    bool transpose_b, int64_t every) {
+Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, const MlpShape& shape, bool transpose_b,
+                    int64_t every) {
   const auto [rows, columns, depth] = shape;
   Vector c;
   for (int64_t row = 0; row < rows; row += every) {
@@ -25,8 +25,7 @@ Vector product_rows(const std::vector<bf16>& a, const std::vector<bf16>& b, cons
   return c;
 }
 
-template <typename T>
-std::vector<T> rows_of(const std::vector<T>& x, int64_t columns, int64_t every) {
+template <typename T> std::vector<T> rows_of(const std::vector<T>& x, int64_t columns, int64_t every) {
   std::vector<T> some;
   for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
     if (i / columns % every == 0) some.push_back(x[i]);
@@ -40,8 +39,7 @@ void check_case(const MlpShape& shape, int64_t every = 1) {
   std::mt19937_64 random(columns + depth);
   std::vector<bf16> x = random_values<bf16>(rows * depth, 1, random);
   const std::vector<bf16> g = random_values<bf16>(rows * depth, 1, random),
-                          w = random_values<bf16>(static_cast<int64_t>(columns) * depth, 1 / std::sqrt(depth),
-                                                  random);
+                          w = random_values<bf16>(static_cast<int64_t>(columns) * depth, 1 / std::sqrt(depth), random);
   if (rows > 1) x[(rows - 1) / every * every * depth] = rounded<bf16>(NAN);  // in a row that is compared
   Array<bf16> dx(x), dg(g), dw(w), y(rows * columns), gradient(rows * columns);
   const auto up = [&] {
@@ -80,8 +78,7 @@ void check_mlp() {
   Array<bf16> a(1024), b(1024), c(1024);
   const auto refused = [&](const MlpShape& shape, bf16* x) {
     return lab::cuda::mlp_up(shape, x, b.data(), c.data(), nullptr) == cudaErrorInvalidValue &&
-           lab::cuda::mlp_down_backward(shape, x, b.data(), b.data(), c.data(), nullptr) ==
-               cudaErrorInvalidValue;
+           lab::cuda::mlp_down_backward(shape, x, b.data(), b.data(), c.data(), nullptr) == cudaErrorInvalidValue;
   };
   expect(refused({8, 8, 8}, nullptr), "mlp: no matrix");
   expect(refused({8, 8, 8}, a.data() + 1), "mlp: an address that is not divisible by 16");

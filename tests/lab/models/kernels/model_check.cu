@@ -29,8 +29,8 @@ void check_graph() {
   const Array<int> sorted(std::vector<int>(kTokens, 17)), firsts(kVocabulary + 1);
   Array<float> inverse(kTokens * 2 * kHeads), losses(kTokens), norms(kTokens), embedding(head.size()),
       sums(static_cast<size_t>(lab::cuda::embedding_chunks(kTokens) * kWidth));
-  Array<bf16> x(kSize), out(kSize), q(kSize), k(kSize), hidden(kSize), dhidden(kSize), dq(kSize), dk(kSize),
-      dx(kSize), logits(first_logits.size());
+  Array<bf16> x(kSize), out(kSize), q(kSize), k(kSize), hidden(kSize), dhidden(kSize), dq(kSize), dk(kSize), dx(kSize),
+      logits(first_logits.size());
   const lab::cuda::RotaryShape shape{kTokens, kTokens, kHeads, kDimension, angles.data(), angles.data()};
   const lab::cuda::MlpShape square{kTokens, kWidth, kWidth};
   const auto launch = [&](cudaStream_t stream) {
@@ -45,18 +45,15 @@ void check_graph() {
                                       .losses = losses.data(),
                                       .scale = 1.0F / kTokens},
                                      stream));
-    require(
-        lab::cuda::mlp_down_backward(square, q.data(), weight.data(), hidden.data(), dhidden.data(), stream));
+    require(lab::cuda::mlp_down_backward(square, q.data(), weight.data(), hidden.data(), dhidden.data(), stream));
     const lab::cuda::RotaryGradients gradients{{q.data(), kWidth},       {k.data(), kWidth},   inverse.data(),
                                                {dhidden.data(), kWidth}, {out.data(), kWidth}, {}};
-    require(lab::cuda::qk_rotary_backward(shape, gradients, {dq.data(), kWidth}, {dk.data(), kWidth}, {},
+    require(lab::cuda::qk_rotary_backward(shape, gradients, {dq.data(), kWidth}, {dk.data(), kWidth}, {}, stream));
+    require(lab::cuda::rms_norm_backward(out.data(), norms.data(), dq.data(), dk.data(), dx.data(), kTokens, kWidth,
+                                         stream));
+    require(lab::cuda::embedding_gradient({kTokens, kVocabulary, kWidth, sorted.data(), order.data(), dx.data(),
+                                           head.data(), scale.data(), embedding.data(), firsts.data(), sums.data()},
                                           stream));
-    require(lab::cuda::rms_norm_backward(out.data(), norms.data(), dq.data(), dk.data(), dx.data(), kTokens,
-                                         kWidth, stream));
-    require(lab::cuda::embedding_gradient(
-        {kTokens, kVocabulary, kWidth, sorted.data(), order.data(), dx.data(), head.data(), scale.data(),
-         embedding.data(), firsts.data(), sums.data()},
-        stream));
   };
   expect_capturable(
       [&] {
@@ -64,9 +61,7 @@ void check_graph() {
         poison(out, q, k, hidden, losses, norms, inverse, dhidden, dq, dk, dx, embedding);
       },
       launch,
-      [&] {
-        return bits_of(x, out, q, k, hidden, logits, losses, norms, inverse, dhidden, dq, dk, dx, embedding);
-      });
+      [&] { return bits_of(x, out, q, k, hidden, logits, losses, norms, inverse, dhidden, dq, dk, dx, embedding); });
 }
 
 // Speed at the sizes of GPT-124M and 32 x 1024 tokens.
@@ -81,19 +76,17 @@ void measure_block(Clock& clock) {
     return lab::cuda::rms_norm_forward(x.data(), out.data(), inverse.data(), kTokens, kWidth, nullptr);
   });
   const auto rms_norm_backward = [&](const bf16* residual) {
-    return lab::cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), residual, out.data(), kTokens,
-                                        kWidth, nullptr);
+    return lab::cuda::rms_norm_backward(y.data(), inverse.data(), d.data(), residual, out.data(), kTokens, kWidth,
+                                        nullptr);
   };
   clock.row("rms_norm backward", "32768 x 768", 6 * n, [&] { return rms_norm_backward(nullptr); });
-  clock.row("  with the residual's gradient", "32768 x 768", 8 * n,
-            [&] { return rms_norm_backward(out.data()); });
+  clock.row("  with the residual's gradient", "32768 x 768", 8 * n, [&] { return rms_norm_backward(out.data()); });
   Random<float> angles(1024 * 64);
   Random<bf16> packed(3 * size), dpacked(3 * size);
   const lab::cuda::RotaryShape shape{kTokens, 1024, 6, 128, angles.data(), angles.data()};
   clock.row("qk_rotary forward", "32768 x 2 x 6 x 128", 8 * n, [&] {
-    return lab::cuda::qk_rotary_forward(shape, {packed.data(), 3 * kWidth},
-                                        {packed.data() + kWidth, 3 * kWidth}, {x.data(), kWidth},
-                                        {y.data(), kWidth}, inverse.data(), nullptr);
+    return lab::cuda::qk_rotary_forward(shape, {packed.data(), 3 * kWidth}, {packed.data() + kWidth, 3 * kWidth},
+                                        {x.data(), kWidth}, {y.data(), kWidth}, inverse.data(), nullptr);
   });
   lab::cuda::RotaryGradients gradients{{x.data(), kWidth},   {y.data(), kWidth}, inverse.data(),
                                        {out.data(), kWidth}, {d.data(), kWidth}, {}};
@@ -111,8 +104,7 @@ void measure_block(Clock& clock) {
   clock.row("mlp up", "32768 x 768 x 3072", 10 * n,
             [&] { return lab::cuda::mlp_up(wide, x.data(), weight.data(), hidden.data(), nullptr); });
   clock.row("mlp down backward", "32768 x 768 x 3072", 18 * n, [&] {
-    return lab::cuda::mlp_down_backward(wide, x.data(), weight.data(), hidden.data(), dhidden.data(),
-                                        nullptr);
+    return lab::cuda::mlp_down_backward(wide, x.data(), weight.data(), hidden.data(), dhidden.data(), nullptr);
   });
 }
 
@@ -135,8 +127,8 @@ void measure_embedding_gradient(Clock& clock) {
       sums(lab::cuda::embedding_chunks(kTokens) * width);
   clock.row("embedding_gradient", "32768 to 50304 x 768", 8.0 * head.size() + 2.0 * gradient.size(), [&] {
     return lab::cuda::embedding_gradient(
-        {static_cast<int>(kTokens), vocabulary, width, sorted.data(), places.data(), gradient.data(),
-         head.data(), scale.data(), out.data(), firsts.data(), sums.data()},
+        {static_cast<int>(kTokens), vocabulary, width, sorted.data(), places.data(), gradient.data(), head.data(),
+         scale.data(), out.data(), firsts.data(), sums.data()},
         nullptr);
   });
 }

@@ -15,8 +15,7 @@ Vector doubles(const std::vector<bf16>& values) {
   return out;
 }
 
-template <typename T>
-std::vector<T> part(const std::vector<T>& v, size_t start, size_t size) {
+template <typename T> std::vector<T> part(const std::vector<T>& v, size_t start, size_t size) {
   return {v.begin() + start, v.begin() + start + size};
 }
 
@@ -89,8 +88,7 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
   const size_t size = rows * width;
   std::vector<bf16> x = random_values<bf16>(size, magnitude, random);
   if (rows > 2) std::fill_n(x.begin() + width, width, rounded<bf16>(0));
-  const std::vector<bf16> d = random_values<bf16>(size, 1, random),
-                          past = random_values<bf16>(size, 1, random);
+  const std::vector<bf16> d = random_values<bf16>(size, 1, random), past = random_values<bf16>(size, 1, random);
   Array<bf16> dx(x), dout(d), residual(past), out(size), gradient(size);
   Array<float> inverse(rows);
   const auto forward = [&](Array<bf16>& target) {
@@ -114,8 +112,8 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
     for (double v : rms_norm(s)) want.push_back(v);
     Vector want_gradient = rms_norm_gradient(s, part(normed, row * width, width), w);
     for (int64_t i = 0; i < width && has_residual; ++i) want_gradient[i] += to_double(past[row * width + i]);
-    expect_close(part(got_gradient, row * width, width), want_gradient, kRounding,
-                 2e-6 * largest(want_gradient), what + ": gradient");
+    expect_close(part(got_gradient, row * width, width), want_gradient, kRounding, 2e-6 * largest(want_gradient),
+                 what + ": gradient");
     if (row == 0 && width <= 64 && magnitude == 1) {
       expect_gradient(rms_norm, rms_norm_gradient(s, rms_norm(s), w), s, w, what);
     }
@@ -145,8 +143,7 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
     cos.push_back(static_cast<float>(std::cos(angle))), sin.push_back(static_cast<float>(std::sin(angle)));
   }
   Array<float> c(cos), s(sin), inverse(tokens * 2 * heads);
-  Array<bf16> qa(q), ka(k), dqo(dq), dko(dk), dvo(dv), qo(tokens * width), ko(tokens * width),
-      dp(tokens * 3 * width);
+  Array<bf16> qa(q), ka(k), dqo(dq), dko(dk), dvo(dv), qo(tokens * width), ko(tokens * width), dp(tokens * 3 * width);
   const lab::cuda::RotaryShape shape{tokens, positions, heads, dimension, c.data(), s.data()};
   const auto run = [&] {
     poison(qo, ko, dp, inverse);
@@ -154,9 +151,8 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
                                          {ko.data(), width}, inverse.data(), nullptr));
     const lab::cuda::RotaryGradients gradients{{qo.data(), width},  {ko.data(), width},  inverse.data(),
                                                {dqo.data(), width}, {dko.data(), width}, {dvo.data(), width}};
-    require(lab::cuda::qk_rotary_backward(shape, gradients, {dp.data(), 3 * width},
-                                          {dp.data() + width, 3 * width}, {dp.data() + 2 * width, 3 * width},
-                                          nullptr));
+    require(lab::cuda::qk_rotary_backward(shape, gradients, {dp.data(), 3 * width}, {dp.data() + width, 3 * width},
+                                          {dp.data() + 2 * width, 3 * width}, nullptr));
   };
   expect_repeatable(what, run, dp, qo, ko, inverse);
   const std::vector<bf16> got = dp.get(), got_q = qo.get(), got_k = ko.get();
@@ -183,8 +179,7 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
     }
   }
   expect(worst < 0.02, join(what, ": gradient, worst entry ", worst));
-  expect(std::sqrt(error / total) < 4e-3,
-         join(what, ": gradient, relative error ", std::sqrt(error / total)));
+  expect(std::sqrt(error / total) < 4e-3, join(what, ": gradient, relative error ", std::sqrt(error / total)));
   expect_close(got_q, want_q, kRounding, 1e-6, what + ": queries");
   expect_close(got_k, want_k, kRounding, 1e-6, what + ": keys");
   bool carried = true;
@@ -211,8 +206,7 @@ void check_rms_norm() {
   Array<bf16> x(64), out(64);
   Array<float> inverse(8);
   const auto refused = [&](const bf16* from, int64_t width) {
-    return lab::cuda::rms_norm_forward(from, out.data(), inverse.data(), 1, width, nullptr) ==
-           cudaErrorInvalidValue;
+    return lab::cuda::rms_norm_forward(from, out.data(), inverse.data(), 1, width, nullptr) == cudaErrorInvalidValue;
   };
   expect(refused(x.data(), 7) && refused(x.data(), 8200) && refused(x.data() + 1, 8),
          "rms_norm: widths and addresses it cannot take");
