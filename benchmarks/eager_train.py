@@ -3,15 +3,14 @@
 
     benchmarks/eager_train.py [--threads N] [--rounds R] [--json]       after make build; `make bench-eager` does both
 
-The reference is common PyTorch 1.13 code: modules, rotary tables, a masked softmax, F.cross_entropy, and an optimizer
-that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or torch.optim.AdamW with
-clipped gradients. Both sides have the same sizes, text, batch and threads. Each run is a separate process, the sides
+The reference is common PyTorch 1.13 code (peer_systems.py): modules, rotary tables, a masked softmax, F.cross_entropy,
+and an optimizer that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or
+torch.optim.AdamW with clipped gradients. Both sides have the same sizes, text, batch and threads. Each run is a separate process, the sides
 alternate, and the results are medians. First, the reference loads the weights of a short run of ours and must give our
 validation loss, which shows that both compute the same function.
 """
 import argparse
 import json
-import math
 import os
 import pathlib
 import statistics
@@ -23,8 +22,7 @@ import time
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import nn
+from peer_systems import NanoGpt, Scion
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = ROOT / "README.md"  # any text; it does not affect the time
@@ -34,125 +32,13 @@ PARTS = ["forward", "backward", "optimizer"]
 WARMUP_STEPS = 3  # as in gluon bench train
 
 
-# ---- the model ------------------------------------------------------------------------------------------------------
+# Our four steps of Polar Express, in float32.
+ITERATION = [(8.07139352, -22.52856987, 16.1923694), (3.87072455, -2.81449864, 0.52698893),
+             (3.15823596, -2.32160215, 0.47490261), (2.20002818, -1.57705964, 0.40893738)], 1.01, torch.float32
 
 
-def rms_norm(x):
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + torch.finfo(x.dtype).eps)
-
-
-def apply_rotary(x, cos, sin):
-    half = x.shape[-1] // 2
-    x1, x2 = x[..., :half], x[..., half:]
-    return torch.cat([x1 * cos + x2 * sin, x2 * cos - x1 * sin], -1)
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.c_q = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.c_k = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.c_v = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.c_proj = nn.Linear(WIDTH, WIDTH, bias=False)
-        dimension = WIDTH // HEADS
-        frequencies = 10000.0 ** (-torch.arange(0, dimension, 2).float() / dimension)
-        angles = torch.outer(torch.arange(CONTEXT).float(), frequencies)
-        self.register_buffer("cos", angles.cos()[:, None, :], persistent=False)
-        self.register_buffer("sin", angles.sin()[:, None, :], persistent=False)
-        self.register_buffer("later", torch.ones(CONTEXT, CONTEXT).triu(1).bool(), persistent=False)
-
-    def forward(self, x):
-        b, t, _ = x.shape
-        q = self.c_q(x).view(b, t, HEADS, -1)
-        k = self.c_k(x).view(b, t, HEADS, -1)
-        v = self.c_v(x).view(b, t, HEADS, -1)
-        q = apply_rotary(rms_norm(q), self.cos[:t], self.sin[:t]).transpose(1, 2)
-        k = apply_rotary(rms_norm(k), self.cos[:t], self.sin[:t]).transpose(1, 2)
-        scores = (q @ k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
-        scores = scores.masked_fill(self.later[:t, :t], -math.inf)
-        y = F.softmax(scores, dim=-1) @ v.transpose(1, 2)
-        return self.c_proj(y.transpose(1, 2).reshape(b, t, WIDTH))
-
-
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.c_fc = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
-        self.c_proj = nn.Linear(4 * WIDTH, WIDTH, bias=False)
-
-    def forward(self, x):
-        return self.c_proj(2 * F.relu(self.c_fc(x)).square())
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attn = Attention()
-        self.mlp = Mlp()
-
-    def forward(self, x):
-        x = x + self.attn(rms_norm(x))
-        return x + self.mlp(rms_norm(x))
-
-
-class NanoGpt(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.transformer = nn.ModuleDict({
-            "wte": nn.Embedding(VOCABULARY, WIDTH),
-            "h": nn.ModuleList(Block() for _ in range(LAYERS)),
-        })
-        self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-        self.transformer.wte.weight = self.lm_head.weight
-        for block in self.transformer.h:
-            nn.init.zeros_(block.attn.c_proj.weight)
-            nn.init.zeros_(block.mlp.c_proj.weight)
-
-    def forward(self, tokens, targets):
-        x = self.transformer.wte(tokens)
-        for block in self.transformer.h:
-            x = block(x)
-        logits = self.lm_head(rms_norm(x))
-        return F.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
-
-
-# ---- the optimizer --------------------------------------------------------------------------------------------------
-
-POLAR_EXPRESS = [(8.07139352, -22.52856987, 16.1923694), (3.87072455, -2.81449864, 0.52698893),
-                 (3.15823596, -2.32160215, 0.47490261), (2.20002818, -1.57705964, 0.40893738)]
-
-
-def orthogonalize(g):
-    x = g / (g.norm() * 1.01 + 1e-7)
-    tall = x.shape[0] > x.shape[1]
-    if tall:
-        x = x.T
-    for a, b, c in POLAR_EXPRESS:
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
-    return x.T if tall else x
-
-
-class Unscion(torch.optim.Optimizer):
-    def __init__(self, hidden, embedding, momentum=0.9):
-        groups = [dict(params=hidden, radius=0.018, norm="spectral"),
-                  dict(params=embedding, radius=1.08, norm="sign")]
-        super().__init__(groups, dict(momentum=momentum))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                state = self.state[parameter]
-                if "momentum" not in state:
-                    state["momentum"] = torch.zeros_like(parameter)
-                state["momentum"].lerp_(parameter.grad, 1 - group["momentum"])
-                rows, columns = parameter.shape
-                if group["norm"] == "spectral":
-                    direction = orthogonalize(state["momentum"]) * math.sqrt(rows / columns)
-                else:
-                    direction = state["momentum"].sign() / columns
-                parameter.add_(direction, alpha=-group["radius"])
+def make_model():
+    return NanoGpt(VOCABULARY, CONTEXT, LAYERS, WIDTH, HEADS, stream=torch.float32)
 
 
 # ---- one run of each side -------------------------------------------------------------------------------------------
@@ -172,22 +58,22 @@ def time_reference(preset, threads, steps):
     """The medians of gluon bench train: milliseconds of each part, and tokens/s of the whole step."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model, text = NanoGpt(), read_text()
+    model, text = make_model(), read_text()
     if preset == "adamw":
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
     else:
-        optimizer = Unscion(list(model.transformer.h.parameters()), [model.lm_head.weight])
+        optimizer = Scion(list(model.blocks.parameters()), [model.head.weight], ITERATION)
     times = {part: [] for part in PARTS}
     for step in range(WARMUP_STEPS + steps):
         clock = [time.perf_counter()]
         loss = model(*windows(text, step * BATCH % (len(text) // CONTEXT - BATCH), BATCH))
         loss.item()  # our trainer reads it as well
         clock.append(time.perf_counter())
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss.backward()
         clock.append(time.perf_counter())
         if preset == "adamw":
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         clock.append(time.perf_counter())
         if step >= WARMUP_STEPS:
@@ -225,6 +111,14 @@ def measure(side, preset, options):
 # ---- the same function ----------------------------------------------------------------------------------------------
 
 
+def peer_name(name):
+    """The reference's name of a tensor of our checkpoint."""
+    for old, new in [("model/transformer.h.", "blocks."), ("model/transformer.wte", "head"), ("attn.", ""),
+                     ("mlp.c_fc", "c_up"), ("mlp.c_proj", "c_down")]:
+        name = name.replace(old, new)
+    return name
+
+
 def read_safetensors(path):
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
@@ -234,7 +128,7 @@ def read_safetensors(path):
     for name, entry in header.items():
         if name.startswith("model/") and entry["dtype"] == "F32":
             begin, end = entry["data_offsets"]
-            tensors[name[len("model/"):]] = torch.frombuffer(body[begin:end], dtype=torch.float32).view(entry["shape"])
+            tensors[peer_name(name)] = torch.frombuffer(body[begin:end], dtype=torch.float32).view(entry["shape"])
     return tensors
 
 
@@ -248,8 +142,7 @@ def compare_functions(options):
         ours = float(rows[-1][header.index("val")])
         (checkpoint,) = (out / "checkpoint").glob("*.safetensors")
         weights = read_safetensors(checkpoint)
-    model, text = NanoGpt(), read_text()
-    weights["lm_head.weight"] = weights["transformer.wte.weight"]
+    model, text = make_model(), read_text()
     model.load_state_dict(weights)
     count = (len(text) - 1) // CONTEXT  # the last tenth is for validation
     held_out = count // 10

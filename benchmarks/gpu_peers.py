@@ -4,7 +4,7 @@
     benchmarks/gpu_peers.py [--program build/gluon] [--repeats 20] [--only step|train] [--json FILE]
 
 Our side is `gluon bench step` and `gluon bench train`, each run before its peers allocate memory. The peers are
-PyTorch's optimizers and short versions (gpu_peer_systems.py) of common implementations:
+PyTorch's optimizers and short versions (peer_systems.py) of common implementations:
 
     stacked Polar Express   foreach momentum, matrices stacked by shape, five compiled steps in bfloat16
     eager Scion             one matrix at a time, five Jordan steps in bfloat16; sign for the embedding
@@ -38,7 +38,7 @@ try:
 except ImportError:
     stop("this python3 has no PyTorch; the peers need PyTorch 2.9 or later with CUDA")
 
-from gpu_peer_systems import JORDAN, POLAR_EXPRESS, SAFETY, NanoGpt, Scion, StackedPolarExpress, orthogonalize
+from peer_systems import JORDAN, POLAR_EXPRESS, SAFETY, NanoGpt, Scion, StackedPolarExpress, orthogonalize
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START = time.monotonic()

@@ -1,4 +1,5 @@
-"""The systems that gpu_peers.py compares with: optimizers and a model as commonly written in PyTorch."""
+"""What gpu_peers.py and eager_train.py compare with: optimizers and a model as commonly written in PyTorch."""
+import functools
 import math
 
 import torch
@@ -30,9 +31,9 @@ def iterate(x, coefficients, safety):
     return x
 
 
-def orthogonalize(g, coefficients, safety):
-    """One matrix in bfloat16."""
-    x = g.bfloat16()
+def orthogonalize(g, coefficients, safety, dtype=torch.bfloat16):
+    """One matrix."""
+    x = g.to(dtype)
     return iterate(x.mT, coefficients, safety).mT if is_tall(x) else iterate(x, coefficients, safety)
 
 
@@ -72,8 +73,10 @@ class StackedPolarExpress:
 
 
 class Scion:
-    def __init__(self, hidden, embedding):
-        self.hidden, self.embedding = hidden, embedding
+    """Unconstrained, one matrix at a time; `iteration` has the arguments of orthogonalize()."""
+
+    def __init__(self, hidden, embedding, iteration=(JORDAN, 1)):
+        self.hidden, self.embedding, self.iteration = hidden, embedding, iteration
         self.momenta = {parameter: torch.zeros_like(parameter) for parameter in [*hidden, *embedding]}
 
     @torch.no_grad()
@@ -81,7 +84,7 @@ class Scion:
         for parameter in self.hidden:
             momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
             rows, columns = parameter.shape
-            parameter.add_(orthogonalize(momentum, JORDAN, 1), alpha=-0.018 * math.sqrt(rows / columns))
+            parameter.add_(orthogonalize(momentum, *self.iteration), alpha=-0.018 * math.sqrt(rows / columns))
         for parameter in self.embedding:
             momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
             parameter.add_(momentum.sign(), alpha=-1.08 / parameter.shape[1])
@@ -100,6 +103,19 @@ def rotate(x, cos, sin):
     return torch.cat([x1 * cos + x2 * sin, x2 * cos - x1 * sin], -1).to(x.dtype)
 
 
+@functools.lru_cache(maxsize=None)
+def later(tokens):
+    return torch.ones(tokens, tokens).triu(1).bool()
+
+
+def causal_attention(q, k, v):
+    """One function of torch 2; in torch 1.13, on the CPU, a masked softmax."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = (q @ k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
+    return F.softmax(scores.masked_fill(later(q.shape[-2]), -math.inf), dim=-1) @ v
+
+
 class Block(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -114,7 +130,7 @@ class Block(nn.Module):
         y = rms_norm(x)
         q, k, v = [c(y).unflatten(-1, (self.heads, -1)) for c in (self.c_q, self.c_k, self.c_v)]
         q, k = [rotate(rms_norm(z), cos, sin) for z in (q, k)]
-        y = F.scaled_dot_product_attention(*[z.transpose(1, 2) for z in (q, k, v)], is_causal=True)
+        y = causal_attention(*[z.transpose(1, 2) for z in (q, k, v)])
         x = x + self.c_proj(y.transpose(1, 2).flatten(2))
         return x + self.c_down(2 * F.relu(self.c_up(rms_norm(x))).square())
 
