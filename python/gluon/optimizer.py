@@ -7,7 +7,7 @@ when parameters are added.
 
 import copy
 import warnings
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -16,8 +16,6 @@ from .distributed import all_or_none, check_layers, check_states, collective_of
 from .parameters import (
     RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of, without_frozen,
 )  # fmt: skip
-
-_STATE_KEYS = ("gluon", "state", "param_groups")
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
@@ -78,10 +76,10 @@ class Gluon(torch.optim.Optimizer):
     DistributedDataParallel; inside one it trains the same, and gradients are exchanged twice. All ranks must start with
     equal parameters, freeze and unfreeze the same ones, and make these calls together: the constructor,
     ``add_param_group``, ``step``, ``state_dict``, ``load_state_dict`` and ``effective_radii``. Otherwise they wait for
-    each other until the group's timeout. States are whole on every rank and can be loaded on any number of ranks. After
-    a step the owner's gradient of a layer is the mean; other ranks keep their own. When ranks cannot reach each other,
-    RankLost (a RuntimeError) is raised. Such an optimizer cannot be copied or pickled (TypeError), because its momentum
-    is distributed over the ranks.
+    each other until the group's timeout. States and radii are whole on every rank, and a state can be loaded on any
+    number of ranks. After a step the owner's gradient of a layer is the mean; other ranks keep their own. When ranks
+    cannot reach each other, RankLost (a RuntimeError) is raised. Such an optimizer cannot be copied or pickled
+    (TypeError), because its momentum is distributed over the ranks.
 
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
@@ -147,17 +145,21 @@ class Gluon(torch.optim.Optimizer):
     def _beta(self, setting: float) -> float:
         return setting
 
+    def _parameters(self) -> Iterator[Tuple[str, torch.Tensor, int, Dict[str, Any]]]:
+        """Name, parameter, number of the group, group."""
+        for index, group in enumerate(self.param_groups):
+            for name, parameter in zip(group["param_names"], group["params"]):
+                yield name, parameter, index, group
+
     def _names(self) -> List[str]:
-        return [name for group in self.param_groups for name in group["param_names"]]
+        return [name for name, *_ in self._parameters()]
 
     def _layers(self, joined: set) -> List[_core.Layer]:
-        for group in self.param_groups:
-            for name, parameter in zip(group["param_names"], group["params"]):
-                refuse_sharded(name, parameter)
+        for name, parameter, *_ in self._parameters():
+            refuse_sharded(name, parameter)
         return [
             _core.Layer(name, parameter, role_of(name, parameter, group, self._roles, self._module_roles), index)
-            for index, group in enumerate(self.param_groups)
-            for name, parameter in zip(group["param_names"], group["params"])
+            for name, parameter, index, group in self._parameters()
             if parameter.requires_grad or name in joined
         ]
 
@@ -217,8 +219,7 @@ class Gluon(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Moves all layers that have a gradient; gradients do not change.
 
-        With a process group all ranks call it together, and gradients of owned layers become the mean over the ranks.
-        A layer moves if any rank has a gradient of it; a missing gradient counts as zero.
+        With a process group a layer moves if any rank has a gradient of it; a missing gradient counts as zero.
 
         Raises NonFiniteGradient (a ValueError) on NaN or Inf, with nothing moved, and ValueError if a gradient does not
         match its parameter. When a GPU's kernels move all layers, the next step() or wait() reports a bad gradient.
@@ -229,11 +230,7 @@ class Gluon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if any(
-            parameter.requires_grad and name not in self._joined
-            for group in self.param_groups
-            for name, parameter in zip(group["param_names"], group["params"])
-        ):
+        if any(parameter.requires_grad and name not in self._joined for name, parameter, *_ in self._parameters()):
             self._rebuild()
         self._hand_on_settings(self._core)
         self._core.step()
@@ -265,8 +262,7 @@ class Gluon(torch.optim.Optimizer):
     def effective_radii(self) -> Dict[str, float]:
         """The radius (AdamW: learning rate) each layer moved by in its last step, ``lr`` and schedule included.
 
-        A layer with several matrices has one entry per matrix, ``"qkv.weight[0]"``. With a process group all ranks call
-        it together, and each gets all layers.
+        A layer with several matrices has one entry per matrix, ``"qkv.weight[0]"``.
         """
         return self._core.effective_radii()
 
@@ -288,10 +284,7 @@ class Gluon(torch.optim.Optimizer):
         self._observers.append(observer)
 
     def state_dict(self) -> Dict[str, Any]:
-        """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters.
-
-        With a process group all ranks call it together, and each gets the whole state.
-        """
+        """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters."""
         _run_hooks(self, "state_dict_pre")
         state = self._core.state()
         groups = [dict(group, params=group["param_names"][:]) for group in self.param_groups]
@@ -307,8 +300,7 @@ class Gluon(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state by name: the order of parameters and groups, and the number of ranks, may differ.
 
-        With a process group all ranks call it together with the same state, and an error on one rank raises on all.
-        Raises ValueError, with nothing changed, if the state does not fit.
+        Raises ValueError, with nothing changed, if the state does not fit; with a process group on all ranks.
         """
         state_dict = _run_hooks(self, "load_state_dict_pre", dict(state_dict))
         with all_or_none(self._collective, "when a state is loaded"):
@@ -332,9 +324,9 @@ class Gluon(torch.optim.Optimizer):
 
     def _saved_groups(self, state_dict: Mapping[str, Any]) -> List[Mapping[str, Any]]:
         """The saved group of each of this optimizer's groups. Raises ValueError if they do not match."""
-        missing = [key for key in _STATE_KEYS if key not in state_dict]
-        if missing:
-            raise ValueError(f"state_dict: no '{missing[0]}'; it was not saved by a Gluon optimizer")
+        for key in ("gluon", "state", "param_groups"):
+            if key not in state_dict:
+                raise ValueError(f"state_dict: no '{key}'; it was not saved by a Gluon optimizer")
         groups = state_dict["param_groups"]
         found = [self._saved_group(group, groups) for group in self.param_groups]
         if len(found) != len(groups):
@@ -347,8 +339,7 @@ class Gluon(torch.optim.Optimizer):
         for saved in saved_groups:
             if set(saved["params"]) == names:
                 return saved
-        known = {name for saved in saved_groups for name in saved["params"]}
-        unknown = sorted(names - known)
+        unknown = sorted(names - {name for saved in saved_groups for name in saved["params"]})
         reason = f"'{unknown[0]}' is missing" if unknown else "the parameters are grouped differently"
         raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {reason}")
 
@@ -369,9 +360,7 @@ class Gluon(torch.optim.Optimizer):
     def __setstate__(self, state: Dict[str, Any]) -> None:
         state = dict(state)
         tensors, step = state.pop("_saved"), state.pop("_saved_step")
-        self._built = False
-        self._observers = []
-        self._collective = None
+        self._built, self._observers, self._collective = False, [], None
         super().__setstate__(state)
         core = self._make_core(self._joined)
         core.load_state(_core.OptimizerState(core.state().version, step, tensors))

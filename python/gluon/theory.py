@@ -12,32 +12,6 @@ L0 and L1 are numbers, or lists with one entry per layer; `initial_gap` is f(X_0
 
 from ._core import theory as _theory
 
-Guarantee = _theory.Guarantee
-PriorRate = _theory.PriorRate
-prior_rates = _theory.prior_rates
-theorem1 = _theory.theorem1
-theorem1_radius = _theory.theorem1_radius
-theorem2 = _theory.theorem2
-theorem2_radius = _theory.theorem2_radius
-theorem3 = _theory.theorem3
-theorem3_beta = _theory.theorem3_beta
-theorem3_largest_t = _theory.theorem3_largest_t
-theorem3_radius = _theory.theorem3_radius
-theorem_pl = _theory.theorem_pl
-theorem_pl_without_l1 = _theory.theorem_pl_without_l1
-
-__all__ = [
-    "Guarantee",
-    "PriorRate",
-    "prior_rates",
-    "theorem1",
-    "theorem1_radius",
-    "theorem2",
-    "theorem2_radius",
-    "theorem3",
-    "theorem3_beta",
-    "theorem3_largest_t",
-    "theorem3_radius",
-    "theorem_pl",
-    "theorem_pl_without_l1",
-]
+# theory.pyi lists the names with their types.
+__all__ = [name for name in dir(_theory) if not name.startswith("_")]
+globals().update({name: getattr(_theory, name) for name in __all__})

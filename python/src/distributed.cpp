@@ -58,10 +58,6 @@ class TorchExchange : public Exchange {
   at::Tensor tensor_, sent_;  // alive until the exchange ends
 };
 
-struct Nothing : Exchange {
-  void wait() override {}
-};
-
 class TorchCollective : public Collective {
  public:
   // `ranks` are the members' global ranks, which torch.distributed expects as roots. `staging` is the device that CPU
@@ -85,7 +81,7 @@ class TorchCollective : public Collective {
 
  private:
   ExchangePtr start(const char* function, at::Tensor tensor, const char* role = nullptr, int root = 0) {
-    if (tensor.numel() == 0) return std::make_unique<Nothing>();
+    if (tensor.numel() == 0) return make_collective("single", {})->all_reduce(tensor);  // nothing to send
     const bool stage = staging_ && tensor.is_cpu();
     at::Tensor sent = stage ? tensor.to(*staging_, tensor.scalar_type(), false, true) : tensor;
     return in_python(rank_, size(), [&]() -> ExchangePtr {
@@ -119,7 +115,7 @@ void bind_distributed(py::module_& module) {
   module.def(
       "check_agreement",
       [](Collective& collective, const std::string& what, const std::string& text) {
-        check_agreement(collective, what, text);
+        check_agreement(collective, {{what, text}});
       },
       py::arg("collective"), py::arg("what"), py::arg("text"), py::call_guard<py::gil_scoped_release>());
 }

@@ -4,10 +4,9 @@
 #include <filesystem>
 
 #include "bindings.h"
-#include "gluon/smoothness/gather_samples.h"
+#include "gluon/distributed/collective.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/smoothness/trajectory.h"
-#include "gluon/smoothness/trajectory_csv.h"
 
 namespace gluon::python {
 namespace {

@@ -4,9 +4,7 @@
 
 #include "bindings.h"
 #include "gluon/core/check.h"
-#include "gluon/theory/deterministic.h"
-#include "gluon/theory/prior_rates.h"
-#include "gluon/theory/stochastic.h"
+#include "gluon/theory/theorems.h"
 
 namespace gluon::python {
 namespace {

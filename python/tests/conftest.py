@@ -1,5 +1,9 @@
+from typing import Any, Dict, Tuple
+
 import pytest
 import torch
+
+import gluon
 
 torch.set_num_threads(1)
 
@@ -30,17 +34,33 @@ class Net(torch.nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         return self.head(self.norm(self.down(torch.relu(self.up(self.embed(tokens))))))
 
-    def loss(self, step: int = 0) -> torch.Tensor:
+    def loss(self, step: int = 0, forward: Any = None) -> torch.Tensor:
         tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step)).to(self.up.weight.device)
-        logits = self(tokens[:, :-1])
+        logits = (forward or self)(tokens[:, :-1])
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def train(model: Net, optimizer: torch.optim.Optimizer, steps: int, start: int = 0) -> None:
+def train(model: Net, optimizer: torch.optim.Optimizer, steps: int, start: int = 0, forward: Any = None) -> None:
     for step in range(start, start + steps):
         optimizer.zero_grad()
-        model.loss(step).backward()
+        model.loss(step, forward).backward()
         optimizer.step()
+
+
+def trained(steps: int, make: Any = gluon.Gluon, **options: Any) -> Tuple[Net, Any]:
+    """A model and its optimizer after some steps."""
+    model = Net()
+    optimizer = make(model.named_parameters(), **options)
+    train(model, optimizer, steps)
+    return model, optimizer
+
+
+def momenta(optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
+    return {name: kinds["momentum"] for name, kinds in optimizer.state_dict()["state"].items()}
+
+
+def close(a: torch.nn.Module, b: torch.nn.Module, atol: float) -> bool:
+    return all(torch.allclose(x.cpu(), y.cpu(), atol=atol) for x, y in zip(a.parameters(), b.parameters()))
 
 
 def same_bits(a: torch.nn.Module, b: torch.nn.Module) -> bool:

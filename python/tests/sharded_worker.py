@@ -24,6 +24,10 @@ def share(rank, ranks):
     return slice(rank * BATCH // ranks, (rank + 1) * BATCH // ranks)
 
 
+def new_net(seed=0):
+    return Net(seed, torch.float64)
+
+
 def make(model, preset="unscion", **options):
     return gluon.Gluon(model.named_parameters(), preset=preset, **options)
 
@@ -33,13 +37,11 @@ def loss_of(model, step, part):
     return torch.nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def run_steps(model, optimizer, part, steps=STEPS, start=0, scheduler=None):
+def run_steps(model, optimizer, part, steps=STEPS, start=0):
     for step in range(start, start + steps):
         optimizer.zero_grad()
         loss_of(model, step, part).backward()
         optimizer.step()
-        if scheduler is not None:
-            scheduler.step()
 
 
 def weights(model):
@@ -61,7 +63,7 @@ def steps_of(make_optimizer, dtype=torch.float64, **options):
 
 def inside_ddp(share_layers, **ddp_options):
     def run(group, part):
-        inner = model = Net(dtype=torch.float64)
+        inner = model = new_net()
         if group is not None:
             model = torch.nn.parallel.DistributedDataParallel(inner, process_group=group, **ddp_options)
         optimizer = make(model, process_group=group if share_layers else None)
@@ -72,9 +74,12 @@ def inside_ddp(share_layers, **ddp_options):
 
 
 def with_scheduler(group, part):
-    model = Net(dtype=torch.float64)
+    model = new_net()
     optimizer = make(model, process_group=group)
-    run_steps(model, optimizer, part, scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5))
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    for step in range(STEPS):
+        run_steps(model, optimizer, part, 1, step)
+        scheduler.step()
     return model, optimizer
 
 
@@ -90,7 +95,7 @@ def staged(group, part):
 
 def join_and_freeze(group, part):
     """A layer that is frozen at first, a group added later, and a layer that is frozen at the end."""
-    model = Net(dtype=torch.float64)
+    model = new_net()
     model.embed.weight.requires_grad_(False)
     named = list(model.named_parameters())
     optimizer = gluon.Gluon(named[:-1], process_group=group)
@@ -127,7 +132,7 @@ def outcome_of(model, optimizer):
     return weights(model), optimizer.state_dict(), optimizer.effective_radii(), optimizer.state_bytes()
 
 
-def outcome(name, group, part):
+def outcome(name, group=None, part=WHOLE):
     return outcome_of(*SCENARIOS[name](group, part))
 
 
@@ -157,7 +162,7 @@ def message(action):
 def recorded(group, part, folder):
     result = {}
     for mode in MODES:
-        model = Net(dtype=torch.float64)
+        model = new_net()
         recorder = record_steps(model, make(model, process_group=group), part, mode)
         path = f"{folder}/{mode}.csv"
         recorder.to_csv(path)
@@ -169,7 +174,7 @@ def recorded(group, part, folder):
 def resumed(group, part, folder):
     """Loads a state that one process saved, then takes two more steps."""
     saved_weights, state = torch.load(f"{folder}/single.pt")
-    model = Net(1, dtype=torch.float64)
+    model = new_net(1)
     model.load_state_dict(saved_weights)
     optimizer = make(model, process_group=group)
     optimizer.load_state_dict(state)
@@ -210,10 +215,10 @@ def transposed(group):
     return parameter.detach().clone(), optimizer.state_dict()["state"]["w"]["adamw.first"] / gradient
 
 
-def errors(group, part, rank):
+def errors(group, part, rank, before):
     """Mistakes of one rank, which all ranks must report."""
-    messages = {}
-    model = Net(dtype=torch.float64)
+    messages = {"before": before, "no_group": message(lambda: make(Net(), process_group="world"))}
+    model = new_net()
     optimizer = make(model, process_group=group)
     run_steps(model, optimizer, part, 1)
     start = weights(model)
@@ -226,18 +231,14 @@ def errors(group, part, rank):
     messages["skipped"] = (skipping.steps_skipped, skipping.steps_taken)
 
     state = optimizer.state_dict()
-    bad = copy.deepcopy(state)
-    if rank == 1:
-        for layer in bad["state"].values():
-            layer["momentum"] = torch.zeros(1)
-    messages["bad_state"] = message(lambda: optimizer.load_state_dict(bad))
-    if rank == 1:
-        del bad["param_groups"]
-    messages["no_groups"] = message(lambda: optimizer.load_state_dict(bad))
-    older = copy.deepcopy(state)
+    bad, older = copy.deepcopy(state), copy.deepcopy(state)
     if rank == 1:
         older["gluon"]["step"] = 7
-    messages["other_step"] = message(lambda: optimizer.load_state_dict(older))
+        for layer in bad["state"].values():
+            layer["momentum"] = torch.zeros(1)
+    no_groups = {key: value for key, value in bad.items() if rank != 1 or key != "param_groups"}
+    for case, loaded in {"bad_state": bad, "no_groups": no_groups, "other_step": older}.items():
+        messages[case] = message(lambda: optimizer.load_state_dict(loaded))
     optimizer.load_state_dict(state)
 
     some = list(Net().named_parameters())[rank:]
@@ -287,15 +288,13 @@ def run(rank, ranks, folder):
     )
     group, part = dist.group.WORLD, share(rank, ranks)
     results = {
-        "before": before,
-        "no_group": message(lambda: make(Net(), process_group="world")),
         **{name: outcome(name, group, part) for name in SCENARIOS},
         "recorded": recorded(group, part, folder),
         "resumed": resumed(group, part, folder),
         "lone_gradient": lone_gradient(group, rank),
         "one_layer": one_layer(group, rank),
         "transposed": transposed(group),
-        "errors": errors(group, part, rank),
+        "errors": errors(group, part, rank, before),
         "subgroup": subgroup(rank, ranks),
     }
     torch.save(results, f"{folder}/rank{rank}.pt")

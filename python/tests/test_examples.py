@@ -1,5 +1,6 @@
 """The programs in examples/python/ and the Python code in the documentation run and learn."""
 
+import functools
 import os
 import pathlib
 import re
@@ -14,12 +15,15 @@ from conftest import TORCH, Net
 import gluon
 
 ROOT = pathlib.Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples" / "python"
+
+
+def run(script, *arguments):
+    command = [sys.executable, str(ROOT / "examples" / "python" / script), *map(str, arguments)]
+    return subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
 
 
 def output_of(script, *arguments):
-    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
-    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    done = run(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -61,8 +65,7 @@ def test_train_cifar(tmp_path):
 
 
 def test_train_cifar_names_missing_files(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "train_cifar.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run("train_cifar.py", tmp_path)
     assert done.returncode == 1 and "no data_batch_*.bin or data_batch_*.bin.xz" in done.stderr
 
 
@@ -78,12 +81,10 @@ def python_blocks(path):
     return re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
 
 
-class Small(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = torch.nn.Embedding(11, 6)
-        self.blocks = torch.nn.Sequential(torch.nn.Linear(6, 12, bias=False), torch.nn.Linear(12, 6, bias=False))
-        self.lm_head = torch.nn.Linear(6, 11, bias=False)
+def small_model():
+    linear = functools.partial(torch.nn.Linear, bias=False)
+    blocks = torch.nn.Sequential(linear(6, 12), linear(12, 6))
+    return torch.nn.ModuleDict({"embed": torch.nn.Embedding(11, 6), "blocks": blocks, "lm_head": linear(6, 11)})
 
 
 class Scion(gluon.Scion):
@@ -111,7 +112,7 @@ def test_migration_guide(index, one_rank):
     code = MIGRATION[index]
     if "torch.optim.Muon" in code and TORCH < (2, 9):
         pytest.skip(f"torch.optim.Muon needs torch 2.9, this is {torch.__version__}")
-    model = Small()
+    model = small_model()
     names = {"torch": torch, "gluon": gluon, "model": model, "MuonWithAuxAdam": gluon.Muon, "Scion": Scion}
     exec(code, names)
     if "optimizer" not in names:

@@ -2,13 +2,9 @@
 
 import pytest
 import torch
-from conftest import Net
+from conftest import Net, train
 
 import gluon
-
-
-def matrix():
-    return [("w", torch.nn.Parameter(torch.ones(2, 2)))]
 
 
 @pytest.mark.parametrize(
@@ -34,34 +30,44 @@ def matrix():
         (dict(roles={"x": "head"}), "no parameter matches 'x'"),
         (dict(roles={"w": "tail"}), "role: unknown name 'tail'"),
         (dict(adamw_betas=(0.9, 1.0)), r"beta2 must be in \[0, 1\)"),
+        (dict(make=gluon.Muon, adjust_lr_fn="sqrt"), "unknown adjust_lr_fn 'sqrt'"),
+        (dict(make=gluon.Muon, ns_steps=5, orthogonalizer="svd"), "cannot be combined"),
+        (dict(make=gluon.Muon, lr=0), "lr must be > 0"),
+        (dict(make=gluon.Scion, norm="Nuclear"), "unknown norm 'Nuclear'"),
+        (dict(make=gluon.Scion, momentum=0), r"must be in \(0, 1\], got 0"),
     ],
 )
 def test_bad_options(options, text):
+    make = options.pop("make", gluon.Gluon)
     with pytest.raises(ValueError, match=text):
-        gluon.Gluon(matrix(), **options)
+        make([("w", torch.nn.Parameter(torch.ones(2, 2)))], **options)
 
 
-def test_bad_parameters():
-    p = torch.nn.Parameter(torch.ones(2, 2))
-    with pytest.raises(ValueError, match="at least one"):
-        gluon.Gluon([])
-    with pytest.raises(ValueError, match="some have a name"):
-        gluon.Gluon([("a", p), torch.nn.Parameter(torch.ones(1))])
-    with pytest.raises(ValueError, match="two layers are called 'a'"):
-        gluon.Gluon([("a", p), ("a", torch.nn.Parameter(torch.ones(2)))])
-    with pytest.warns(UserWarning, match="duplicate parameters"):
-        with pytest.raises(ValueError, match="share one parameter"):
-            gluon.Gluon([("a", p), ("b", p)])
-    with pytest.raises(ValueError, match="must be a dense floating point tensor"):
-        gluon.Gluon([("c", torch.nn.Parameter(torch.ones(2, 2, dtype=torch.complex64)))])
-    with pytest.raises(ValueError, match="expected at least one layer"):
-        gluon.Gluon([("i", torch.nn.Parameter(torch.ones(2, 2, dtype=torch.int64), requires_grad=False))])
-    with pytest.raises(TypeError):
-        gluon.Gluon(p)
-    with pytest.raises(TypeError, match="got both"):
-        gluon.Gluon([("a", p), {"params": [p]}])
-    with pytest.raises(TypeError):
-        gluon.Gluon([("a", "text")])
+def parameter(*sizes, dtype=torch.float32):
+    return torch.nn.Parameter(torch.ones(*sizes, dtype=dtype), requires_grad=dtype != torch.int64)
+
+
+P = parameter(2, 2)
+
+
+@pytest.mark.filterwarnings("ignore:.*duplicate parameters")
+@pytest.mark.parametrize(
+    "parameters, kind, text",
+    [
+        ([], ValueError, "at least one"),
+        ([("a", P), parameter(1)], ValueError, "some have a name"),
+        ([("a", P), ("a", parameter(2))], ValueError, "two layers are called 'a'"),
+        ([("a", P), ("b", P)], ValueError, "share one parameter"),
+        ([("c", parameter(2, 2, dtype=torch.complex64))], ValueError, "must be a dense floating point tensor"),
+        ([("i", parameter(2, 2, dtype=torch.int64))], ValueError, "expected at least one layer"),
+        (P, TypeError, "got a tensor"),
+        ([("a", P), {"params": [P]}], TypeError, "got both"),
+        ([("a", "text")], TypeError, ""),
+    ],
+)
+def test_bad_parameters(parameters, kind, text):
+    with pytest.raises(kind, match=text):
+        gluon.Gluon(parameters)
 
 
 def test_bad_gradient_moves_nothing(model):
@@ -157,19 +163,6 @@ def test_fused_projections_are_split(model):
         assert torch.allclose(moved @ moved.T, torch.eye(4), atol=1e-4)
 
 
-def test_bad_muon_and_scion_arguments():
-    with pytest.raises(ValueError, match="unknown adjust_lr_fn 'sqrt'"):
-        gluon.Muon(matrix(), adjust_lr_fn="sqrt")
-    with pytest.raises(ValueError, match="cannot be combined"):
-        gluon.Muon(matrix(), ns_steps=5, orthogonalizer="svd")
-    with pytest.raises(ValueError, match="lr must be > 0"):
-        gluon.Muon(matrix(), lr=0)
-    with pytest.raises(ValueError, match="unknown norm 'Nuclear'"):
-        gluon.Scion(matrix(), norm="Nuclear")
-    with pytest.raises(ValueError, match=r"must be in \(0, 1\], got 0"):
-        gluon.Scion(matrix(), momentum=0)
-
-
 def test_sharded_layers_and_missing_process_groups_are_rejected(model):
     with pytest.raises(ValueError, match=r"call torch.distributed.init_process_group\(\) before"):
         gluon.Scion(model.named_parameters(), process_group="nccl")
@@ -183,9 +176,11 @@ def test_sharded_layers_and_missing_process_groups_are_rejected(model):
 
 def test_muon_with_aux_adam_groups(model):
     hidden, rest = [("up", model.up.weight)], [("bias", model.up.bias)]
-    auxiliary = dict(params=rest, use_muon=False, lr=3e-4, betas=(0.8, 0.9), eps=1e-10)
-    optimizer = gluon.Muon([dict(params=hidden, use_muon=True, lr=0.02), auxiliary])
+    auxiliary = dict(params=rest, use_muon=False, lr=4e-4, betas=(0.8, 0.9), eps=1e-10)
+    optimizer = gluon.Muon([dict(params=hidden, use_muon=True, lr=0.03, weight_decay=0.01), auxiliary])
     assert optimizer._options["adamw_betas"] == (0.8, 0.9) and optimizer._options["adamw_eps"] == 1e-10
+    train(model, optimizer, 1)
+    assert optimizer.effective_radii() == {"up": pytest.approx(0.03), "bias": pytest.approx(4e-4)}
     other = dict(params=[("norm", model.norm.weight)], use_muon=False, betas=(0.9, 0.95))
     with pytest.raises(ValueError, match="must have the same betas"):
         gluon.Muon([auxiliary, other])

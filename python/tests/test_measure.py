@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import Net, same_bits, train
+from conftest import same_bits, train, trained
 
 import gluon
 
@@ -30,10 +30,6 @@ def test_norms_by_hand():
     assert gluon.norms.norm(x, "euclidean").item() == 5
     assert gluon.norms.dual_norm(x, "max_entry").item() == 7
     assert gluon.norms.norm(torch.ones(2, 3, 4), "euclidean", role="conv").item() == pytest.approx(math.sqrt(24))
-    with pytest.raises(ValueError, match="nuclear"):
-        gluon.norms.norm(x, "nuclear")
-    with pytest.raises(ValueError):
-        gluon.norms.norm(torch.ones(2, 2, dtype=torch.int64), "euclidean")
 
 
 @pytest.mark.parametrize("method", ["svd", "polar_express:8", "newton_schulz:5"])
@@ -44,23 +40,23 @@ def test_orthogonalize(method):
     assert values.min() > 0.3 if method.startswith("newton") else (values - 1).abs().max() < 1e-2
 
 
+def recorded(steps, make=gluon.Gluon, **options):
+    model, optimizer = trained(0, make)
+    recorder = gluon.SmoothnessRecorder(optimizer, **options)
+    train(model, optimizer, steps)
+    return model, recorder
+
+
 def test_recording_does_not_change_the_run():
-    a, b = Net(), Net()
-    one, two = gluon.Gluon(a.named_parameters()), gluon.Gluon(b.named_parameters())
-    recorder = gluon.SmoothnessRecorder(two, every=2)
-    train(a, one, 7)
-    train(b, two, 7)
-    assert same_bits(a, b)
+    model, recorder = recorded(7, every=2)
+    assert same_bits(model, trained(7)[0])
     rows = recorder.rows()
     assert sorted({row["step"] for row in rows}) == [1, 3, 5]
-    assert {row["layer"] for row in rows} == {name for name, _ in b.named_parameters()}
+    assert {row["layer"] for row in rows} == {name for name, _ in model.named_parameters()}
 
 
 def test_csv_and_fit(tmp_path):
-    model = Net()
-    optimizer = gluon.Muon(model.named_parameters())
-    recorder = gluon.SmoothnessRecorder(optimizer, every=1, mode="consecutive")
-    train(model, optimizer, 12)
+    model, recorder = recorded(12, gluon.Muon, every=1, mode="consecutive")
     path = tmp_path / "smoothness.csv"
     recorder.to_csv(path)
     recorder.to_csv(path)
@@ -74,16 +70,12 @@ def test_csv_and_fit(tmp_path):
 
 def test_dataframe():
     pandas = pytest.importorskip("pandas")
-    model = Net()
-    optimizer = gluon.Gluon(model.named_parameters())
-    recorder = gluon.SmoothnessRecorder(optimizer, every=1)
-    train(model, optimizer, 3)
+    _, recorder = recorded(3, every=1)
     frame = recorder.to_dataframe()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == len(recorder.trajectory)
 
 
-def test_same_batch_needs_its_reference():
-    model = Net()
+def test_same_batch_needs_its_reference(model):
     optimizer = gluon.Gluon(model.named_parameters())
     recorder = gluon.SmoothnessRecorder(optimizer, every=3, mode="same_batch")
     model.loss(0).backward()
@@ -99,25 +91,29 @@ def test_same_batch_needs_its_reference():
     assert {row["estimator"] for row in recorder.rows()} == {"same_batch"}
 
 
-def test_bad_recorders(model):
-    optimizer = gluon.Gluon(model.named_parameters())
-    with pytest.raises(ValueError, match="every must be >= 1"):
-        gluon.SmoothnessRecorder(optimizer, every=0)
-    with pytest.raises(ValueError, match="allowed|consecutive"):
-        gluon.SmoothnessRecorder(optimizer, mode="both")
-    with pytest.raises(TypeError):
-        gluon.SmoothnessRecorder(torch.optim.SGD(model.parameters(), lr=1))
+@pytest.mark.parametrize(
+    "make, kind, text",
+    [
+        (lambda ours, _: gluon.SmoothnessRecorder(ours, every=0), ValueError, "every must be >= 1"),
+        (lambda ours, _: gluon.SmoothnessRecorder(ours, mode="both"), ValueError, "allowed|consecutive"),
+        (lambda _, torchs: gluon.SmoothnessRecorder(torchs), TypeError, "expected a gluon optimizer, got SGD"),
+        (lambda *_: gluon.fit([1.0], [1.0]), ValueError, ""),
+        (lambda *_: gluon.fit([1.0, 2.0], [1.0, 2.0], hinge=-1), ValueError, ""),
+        (lambda *_: gluon.fit([1.0, 2.0]), TypeError, "fit: expected a recorder"),
+        (lambda *_: gluon.theory.theorem1([1.0, 2.0, 3.0], [1.0], 1.0), ValueError, "expected one L1 per layer"),
+        (lambda *_: gluon.theory.theorem1(-1.0, 1.0, 1.0), ValueError, ""),
+        (lambda *_: gluon.norms.norm(torch.ones(2, 2), "nuclear"), ValueError, "nuclear"),
+        (lambda *_: gluon.norms.norm(torch.ones(2, 2, dtype=torch.int64), "euclidean"), ValueError, ""),
+    ],
+)
+def test_bad_arguments(model, make, kind, text):
+    with pytest.raises(kind, match=text):
+        make(gluon.Gluon(model.named_parameters()), torch.optim.SGD(model.parameters(), lr=1))
 
 
 def test_fit_of_numbers():
     fit = gluon.fit([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], l0_zero=True)
     assert (fit.l0, fit.l1, fit.samples) == (0, pytest.approx(2), 3)
-    with pytest.raises(ValueError):
-        gluon.fit([1.0], [1.0])
-    with pytest.raises(ValueError):
-        gluon.fit([1.0, 2.0], [1.0, 2.0], hinge=-1)
-    with pytest.raises(TypeError):
-        gluon.fit([1.0, 2.0])
 
 
 def test_theory():
@@ -130,7 +126,3 @@ def test_theory():
     assert gluon.theory.theorem3_beta(3) == 0.5
     assert gluon.theory.theorem3(1.0, 0.0, 1.0, sigma=1.0, t=[0.1]).momentum == "theorem3"
     assert len(gluon.theory.prior_rates(1.0, 0.0, 1.0, precision=0.1)) == 4
-    with pytest.raises(ValueError, match="expected one L1 per layer"):
-        gluon.theory.theorem1([1.0, 2.0, 3.0], [1.0], 1.0)
-    with pytest.raises(ValueError):
-        gluon.theory.theorem1(-1.0, 1.0, 1.0)

@@ -19,33 +19,13 @@ BFLOAT16 = "bfloat16:newton_schulz:5"  # the iteration of torch.optim.Muon
 STEPS, WORDS, LENGTH, WIDTH, HEADS = 50, 32, 16, 32, 4
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.attention_norm, self.mlp_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
-        self.up_proj = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
-        self.down_proj = nn.Linear(4 * WIDTH, WIDTH, bias=False)
-
-    def forward(self, x):
-        y = self.attention_norm(x)
-        q, k, v = (
-            part(y).unflatten(-1, (HEADS, WIDTH // HEADS)).transpose(1, 2)
-            for part in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        scores = (q @ k.transpose(-1, -2)) / math.sqrt(WIDTH // HEADS)
-        future = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).triu(1)
-        y = scores.masked_fill(future, -math.inf).softmax(-1) @ v
-        x = x + self.o_proj(y.transpose(1, 2).flatten(2))
-        return x + self.down_proj(torch.relu(self.up_proj(self.mlp_norm(x))))
-
-
 class Transformer(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.embed_tokens = nn.Embedding(WORDS, WIDTH)
-        self.layers = nn.ModuleList([Block(), Block()])
+        options = dict(dropout=0.0, norm_first=True, batch_first=True)
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, **options) for _ in range(2))
         self.norm = nn.LayerNorm(WIDTH)
         self.lm_head = nn.Linear(WIDTH, WORDS, bias=False)
 
@@ -55,12 +35,13 @@ class Transformer(nn.Module):
         strides = torch.randint(1, 4, (8, 1), generator=generator)
         tokens = ((starts + strides * torch.arange(LENGTH + 1)) % WORDS).to(self.norm.weight.device)
         x = self.embed_tokens(tokens[:, :-1])
+        future = torch.ones(LENGTH, LENGTH, dtype=torch.bool, device=x.device).triu(1)
         for layer in self.layers:
-            x = layer(x)
+            x = layer(x, future)
         return nn.functional.cross_entropy(self.lm_head(self.norm(x)).flatten(0, 1), tokens[:, 1:].flatten())
 
     def is_hidden(self, name):
-        return name.endswith("_proj.weight")
+        return name.startswith("layers") and dict(self.named_parameters())[name].dim() == 2
 
 
 def jordan(g, dtype):

@@ -10,7 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import Net, needs_cuda, train
-from sharded_worker import MODES, PRESETS, SCENARIOS, STEPS, WHOLE, make, outcome, record_steps, run_steps, weights
+from sharded_worker import (
+    MODES, PRESETS, SCENARIOS, STEPS, WHOLE, make, new_net, outcome, record_steps, run_steps, weights,
+)  # fmt: skip
 
 import gluon
 
@@ -75,7 +77,7 @@ def assert_close(trained, expected, start=None):
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_ranks_train_like_one_process(results, name):
-    expected, expected_state, expected_radii, _ = outcome(name, None, WHOLE)
+    expected, expected_state, expected_radii, _ = outcome(name)
     for rank in results:
         trained, state, radii, _ = rank[name]
         assert_close(trained, expected)
@@ -87,7 +89,7 @@ def test_ranks_train_like_one_process(results, name):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_momentum_is_divided(results, preset):
-    *_, whole = outcome(preset, None, WHOLE)
+    *_, whole = outcome(preset)
     shares = [rank[preset][3] for rank in results]
     assert sum(shares) == whole
     if preset in ("unscion", "scion", "muon"):
@@ -106,7 +108,7 @@ def test_state_moves_from_one_process_to_ranks(results):
 def test_state_moves_from_ranks_to_one_process(results):
     expected, reference = SCENARIOS["unscion"](None, WHOLE)
     trained, state, _, _ = results[0]["unscion"]
-    model = Net(1, dtype=torch.float64)
+    model = new_net(1)
     model.load_state_dict(trained, strict=False)
     resumed = make(model)
     resumed.load_state_dict(state)
@@ -142,7 +144,7 @@ def test_layer_in_column_major_order(results):
 def test_subgroup(results):
     first, *others = [rank["subgroup"] for rank in results]
     assert first == ("ValueError", "process_group: rank 0 is not one of its members")
-    expected, expected_state, _, _ = outcome("unscion", None, WHOLE)
+    expected, expected_state, _, _ = outcome("unscion")
     for index, ((trained, state, _, _), rank) in enumerate(others):
         assert_close(trained, expected)
         assert sorted(state["state"]) == sorted(expected_state["state"])
@@ -167,6 +169,8 @@ def test_subgroup(results):
         ("other_recorder", "ValueError", "ranks differ in their recorders: rank 0 has 'every 2, mode"),
         ("no_file", "ValueError", "/no/such/folder/smoothness.csv"),
         ("recorded_join", "ValueError", "adding parameters would change which rank owns which layer"),
+        ("before", "ValueError", "process_group: call torch.distributed.init_process_group() before creating the optimizer"),
+        ("no_group", "ValueError", "torch.distributed.group.WORLD, got str"),
     ],
 )
 def test_error_on_one_rank_is_raised_on_all(results, case, kind, text):
@@ -177,7 +181,7 @@ def test_error_on_one_rank_is_raised_on_all(results, case, kind, text):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_ranks_measure_like_one_process(results, mode):
-    model = Net(dtype=torch.float64)
+    model = new_net()
     expected = record_steps(model, make(model), WHOLE, mode).rows()
     rows, trained, written = same(results, "recorded")[mode]
     assert len(expected) == len(rows) == len(written) > 0
@@ -196,15 +200,8 @@ def test_bad_gradient_moves_nothing(results):
         assert rank["errors"]["skipped"] == (1, 0)
 
 
-def test_bad_process_groups(results):
-    for rank in results:
-        assert rank["before"] == (
-            "ValueError", "process_group: call torch.distributed.init_process_group() before creating the optimizer",
-        )  # fmt: skip
-        assert rank["no_group"][0] == "ValueError" and "torch.distributed.group.WORLD, got str" in rank["no_group"][1]
-
-
 def test_lost_rank_ends_the_others(results, folder):
+    assert issubclass(gluon.RankLost, RuntimeError)
     for rank in range(len(results) - 1):
         kind, text = torch.load(folder / f"lost{rank}.pt")
         assert kind == "RankLost"
@@ -218,14 +215,10 @@ def test_one_nccl_rank_trains_like_no_group(tmp_path):
     try:
         trained = []
         for group in (None, dist.group.WORLD):
-            model = Net(dtype=torch.float64).cuda()
+            model = new_net().cuda()
             train(model, make(model, process_group=group), STEPS)
             trained.append(weights(model))
     finally:
         dist.destroy_process_group()
     alone, ranked = trained
     assert all(torch.allclose(alone[name], ranked[name], rtol=0, atol=1e-9) for name in alone)
-
-
-def test_rank_lost_is_a_runtime_error():
-    assert issubclass(gluon.RankLost, RuntimeError)

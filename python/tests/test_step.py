@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import Net, same_bits, train
+from conftest import Net, close, momenta, same_bits, train, trained
 
 import gluon
 
@@ -24,27 +24,33 @@ def gradients(shape, count):
     return [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(count)]
 
 
-def test_sign_descent_uses_the_sign_of_the_momentum():
-    weight, optimizer = one_layer((5, 3), preset="sign_descent", radius=0.1, momentum=0.8)
-    expected, buffer = weight.detach().clone(), torch.zeros_like(weight)
-    for g in gradients((5, 3), 4):
-        weight.grad = g
-        optimizer.step()
-        buffer = 0.8 * buffer + 0.2 * g
-        expected -= 0.1 * buffer.sign()
-    assert torch.allclose(weight, expected, rtol=0, atol=1e-14)
+def sign(g):
+    return g.sign()
 
 
-@pytest.mark.parametrize("shape", [(4, 7), (7, 4), (1, 5), (5, 1)])
-def test_unscion_hidden_layers_follow_the_polar_factor(shape):
-    weight, optimizer = one_layer(shape, radius={"hidden": 0.3}, momentum=0.9, orthogonalizer="svd")
-    expected, buffer = weight.detach().clone(), torch.zeros_like(weight)
-    for g in gradients(shape, 3):
+def scaled_polar(g):
+    return math.sqrt(g.size(0) / g.size(1)) * polar(g)
+
+
+SPECTRAL = dict(radius={"hidden": 0.3}, momentum=0.9, orthogonalizer="svd")
+
+
+@pytest.mark.parametrize(
+    "shape, options, radius, direction",
+    [
+        ((5, 3), dict(preset="sign_descent", radius=0.1, momentum=0.8), 0.1, sign),
+        *[(shape, SPECTRAL, 0.3, scaled_polar) for shape in [(4, 7), (7, 4), (1, 5), (5, 1)]],
+    ],
+)
+def test_layers_follow_the_lmo_of_their_momentum(shape, options, radius, direction):
+    weight, optimizer = one_layer(shape, **options)
+    beta, expected, buffer = options["momentum"], weight.detach().clone(), torch.zeros_like(weight)
+    for g in gradients(shape, 4):
         weight.grad = g
         optimizer.step()
-        buffer = 0.9 * buffer + 0.1 * g
-        expected -= 0.3 * math.sqrt(shape[0] / shape[1]) * polar(buffer)
-    assert torch.allclose(weight, expected, atol=1e-12)
+        buffer = beta * buffer + (1 - beta) * g
+        expected -= radius * direction(buffer)
+    assert torch.allclose(weight, expected, rtol=0, atol=1e-12)
 
 
 def public_muon(weight, grads, lr, momentum, decay, nesterov, scale):
@@ -86,20 +92,6 @@ def test_muon_gives_vectors_to_adamw_with_its_own_rate():
     assert torch.allclose(bias, other, atol=1e-12)
 
 
-def test_use_muon_groups_have_their_own_rates():
-    model = Net()
-    hidden = [model.up.weight, model.down.weight]
-    rest = [p for p in model.parameters() if all(p is not h for h in hidden)]
-    groups = [
-        dict(params=[("up", hidden[0]), ("down", hidden[1])], use_muon=True, lr=0.03, weight_decay=0.01),
-        dict(params=[(f"p{i}", p) for i, p in enumerate(rest)], use_muon=False, lr=4e-4),
-    ]
-    optimizer = gluon.Muon(groups)
-    train(model, optimizer, 1)
-    radii = optimizer.effective_radii()
-    assert radii["up"] == pytest.approx(0.03) and radii["p0"] == pytest.approx(4e-4)
-
-
 @pytest.mark.parametrize("unconstrained", [False, True])
 def test_scion_takes_the_public_arguments(unconstrained):
     hidden = torch.nn.Parameter(gradients((6, 4), 1)[0])
@@ -110,20 +102,15 @@ def test_scion_takes_the_public_arguments(unconstrained):
         {"params": [("head", head)], "norm": "Sign", "scale": 3.0},
     ]
     optimizer = gluon.Scion(groups, lr=0.25, momentum=0.1, unconstrained=unconstrained, orthogonalizer="svd")
-    expected = [x.clone() for x in start]
-    buffers = [torch.zeros_like(x) for x in start]
-    for g, h in zip(gradients((6, 4), 3), gradients((5, 6), 3)):
-        hidden.grad, head.grad = g, h
+    lmos = (lambda m: 2 * math.sqrt(6 / 4) * polar(m), lambda m: 3 * m.sign() / 6)
+    expected, buffers = [x.clone() for x in start], [torch.zeros_like(x) for x in start]
+    for step in zip(gradients((6, 4), 3), gradients((5, 6), 3)):
+        hidden.grad, head.grad = step
         optimizer.step()
-        for x, buffer, gradient, lmo in zip(
-            expected, buffers, (g, h), (lambda m: 2 * math.sqrt(6 / 4) * polar(m), lambda m: 3 * m.sign() / 6)
-        ):
+        for x, buffer, gradient, lmo in zip(expected, buffers, step, lmos):
             buffer.mul_(0.9).add_(gradient, alpha=0.1)
-            if not unconstrained:
-                x.mul_(1 - 0.25)
-            x.sub_(0.25 * lmo(buffer))
-    assert torch.allclose(hidden, expected[0], atol=1e-12)
-    assert torch.allclose(head, expected[1], atol=1e-12)
+            x.mul_(1 if unconstrained else 1 - 0.25).sub_(0.25 * lmo(buffer))
+    assert torch.allclose(hidden, expected[0], atol=1e-12) and torch.allclose(head, expected[1], atol=1e-12)
 
 
 NORM_KWARGS = [{}, {"normalized": True}, {"transpose": True}, {"normalized": False, "transpose": True}]
@@ -169,7 +156,7 @@ def test_half_precision_parameters_keep_float32_momentum():
     optimizer = gluon.Gluon(model.named_parameters())
     train(model, optimizer, 2)
     assert all(p.dtype == torch.bfloat16 for p in model.parameters())
-    assert all(kinds["momentum"].dtype == torch.float32 for kinds in optimizer.state_dict()["state"].values())
+    assert all(momentum.dtype == torch.float32 for momentum in momenta(optimizer).values())
 
 
 def test_gradient_accumulation_is_the_sum():
@@ -180,11 +167,8 @@ def test_gradient_accumulation_is_the_sum():
     b.loss(1).backward()
     one.step()
     two.step()
-    assert all(torch.allclose(x, y, atol=1e-5) for x, y in zip(a.parameters(), b.parameters()))
+    assert close(a, b, atol=1e-5)
 
 
 def test_run_repeats_with_the_same_bits():
-    a, b = Net(), Net()
-    train(a, gluon.Gluon(a.named_parameters()), 5)
-    train(b, gluon.Gluon(b.named_parameters()), 5)
-    assert same_bits(a, b)
+    assert same_bits(trained(5)[0], trained(5)[0])

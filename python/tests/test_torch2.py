@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import Net, needs_cuda, needs_torch, train
+from conftest import Net, close, needs_cuda, needs_torch, train, trained
 
 import gluon
 
@@ -26,16 +26,9 @@ def test_compiled_model_trains_like_the_plain_one(backend):
     plain, model = Net().to(device), Net().to(device)
     compiled = torch.compile(model, backend=backend)
     one, two = gluon.Gluon(plain.named_parameters()), gluon.Gluon(compiled.named_parameters())
-    for step in range(5):
-        one.zero_grad()
-        plain.loss(step).backward()
-        one.step()
-        two.zero_grad()
-        tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step)).to(device)
-        torch.nn.functional.cross_entropy(compiled(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
-        two.step()
-    for (name, a), b in zip(plain.named_parameters(), model.parameters()):
-        assert torch.allclose(a, b, atol=1e-3), name
+    train(plain, one, 5)
+    train(model, two, 5, forward=compiled)
+    assert close(plain, model, atol=1e-3)
     # The names are the same, so either can load the other's state.
     one.load_state_dict(two.state_dict())
     assert gluon.Gluon(compiled).routing_report() == gluon.Gluon(plain).routing_report()
@@ -43,8 +36,7 @@ def test_compiled_model_trains_like_the_plain_one(backend):
 
 @needs_torch(2, 1)
 def test_step_inside_a_compiled_function(model):
-    plain = copy.deepcopy(model)
-    train(plain, gluon.Gluon(plain.named_parameters()), 3)
+    plain, _ = trained(3)
     optimizer = gluon.Gluon(model.named_parameters())
 
     @torch.compile(backend="eager")
@@ -56,7 +48,7 @@ def test_step_inside_a_compiled_function(model):
         model.loss(step).backward()
         update()
     assert optimizer.steps_taken == 3
-    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), plain.parameters()))
+    assert close(model, plain, atol=1e-6)
 
 
 @needs_cuda
@@ -66,15 +58,14 @@ def test_gpu_trains_like_the_cpu(preset):
     gpu = copy.deepcopy(cpu).cuda()
     train(cpu, gluon.Gluon(cpu.named_parameters(), preset=preset), 5)
     train(gpu, gluon.Gluon(gpu.named_parameters(), preset=preset), 5)
-    assert all(torch.allclose(p, q.cpu(), atol=5e-4) for p, q in zip(cpu.parameters(), gpu.parameters()))
+    assert close(cpu, gpu, atol=5e-4)
 
 
-def hidden_layers(seed=0):
+def hidden_layers():
     """Layers that the fused step accepts: float32, columns divisible by 8."""
-    torch.manual_seed(seed)
-    shapes = [(128, 128), (128, 128), (512, 128), (128, 512)]
+    torch.manual_seed(0)
     layers = []
-    for i, shape in enumerate(shapes):
+    for i, shape in enumerate([(128, 128), (128, 128), (512, 128), (128, 512)]):
         parameter = torch.nn.Parameter(torch.randn(shape, device="cuda"))
         parameter.grad = torch.randn_like(parameter)
         layers.append((f"layers.{i}.weight", parameter))

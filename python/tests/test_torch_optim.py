@@ -8,10 +8,15 @@ import warnings
 import pytest
 import torch
 import torch.optim.swa_utils
-from conftest import TORCH, Net, needs_cuda, needs_torch, same_bits, train
+from conftest import TORCH, Net, close, momenta, needs_cuda, needs_torch, same_bits, train, trained
 from torch.optim import lr_scheduler
 
 import gluon
+
+
+def two_schedulers(optimizer):
+    return [lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+
 
 SCHEDULERS = {
     "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda k: 0.5**k),
@@ -27,12 +32,8 @@ SCHEDULERS = {
     "CyclicLR": lambda o: lr_scheduler.CyclicLR(o, 0.1, 1.0, 2),
     "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=8),
     "ReduceLROnPlateau": lambda o: lr_scheduler.ReduceLROnPlateau(o, patience=0),
-    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)], [2]
-    ),
-    "ChainedScheduler": lambda o: lr_scheduler.ChainedScheduler(
-        [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)]
-    ),
+    "SequentialLR": lambda o: lr_scheduler.SequentialLR(o, two_schedulers(o), [2]),
+    "ChainedScheduler": lambda o: lr_scheduler.ChainedScheduler(two_schedulers(o)),
 }
 
 
@@ -59,20 +60,16 @@ def test_every_scheduler_changes_the_radii(model, name):
     assert len(seen) > 1
 
 
-def test_lr_may_be_a_tensor(model):
-    optimizer = gluon.Gluon(model.named_parameters(), lr=torch.tensor(0.5), radius={"hidden": 0.02})
-    train(model, optimizer, 1)
+def test_lr_may_be_a_tensor():
+    _, optimizer = trained(1, lr=torch.tensor(0.5), radius={"hidden": 0.02})
     assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.01)
 
 
 def test_changed_momentum_is_used():
-    a, b = Net(), Net()
-    one = gluon.Gluon(a.named_parameters(), momentum=0.9)
-    two = gluon.Gluon(b.named_parameters(), momentum=0.5)
-    two.param_groups[0]["momentum"] = 0.9
-    train(a, one, 3)
-    train(b, two, 3)
-    assert same_bits(a, b)
+    model, optimizer = trained(0, momentum=0.5)
+    optimizer.param_groups[0]["momentum"] = 0.9
+    train(model, optimizer, 3)
+    assert same_bits(model, trained(3, momentum=0.9)[0])
 
 
 def test_groups_have_their_own_lr_norm_and_decay(model):
@@ -111,19 +108,20 @@ def saved(optimizer):
 
 @pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw", "deterministic_gluon"])
 def test_saved_state_resumes_with_the_same_bits(preset):
-    model = Net()
-    optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.5)
-    train(model, optimizer, 3)
+    model, optimizer = trained(3, preset=preset, lr=0.5)
     optimizer.param_groups[0]["lr"] = 0.25
     other = Net(1)
     other.load_state_dict(model.state_dict())
-    backwards = list(other.named_parameters())[::-1]
-    resumed = gluon.Gluon(backwards, preset=preset)
+    resumed = gluon.Gluon(list(other.named_parameters())[::-1], preset=preset)
     resumed.load_state_dict(saved(optimizer))
     assert resumed.param_groups[0]["lr"] == 0.25 and resumed.steps_taken == 3
     train(model, optimizer, 3, 3)
     train(other, resumed, 3, 3)
     assert same_bits(model, other)
+
+
+def equal(some, others):
+    return all(torch.equal(tensor, others[name]) for name, tensor in some.items())
 
 
 def test_state_survives_a_change_of_group_order(model):
@@ -135,13 +133,11 @@ def test_state_survives_a_change_of_group_order(model):
     other = gluon.Gluon([{"params": b}, {"params": a}])
     other.load_state_dict(optimizer.state_dict())
     assert [group["lr"] for group in other.param_groups] == [0.2, 0.1]
-    assert all(torch.equal(k["momentum"], optimizer.state_dict()["state"][n]["momentum"])
-               for n, k in other.state_dict()["state"].items())
+    assert equal(momenta(other), momenta(optimizer))
 
 
-def test_mismatched_state_is_rejected_and_changes_nothing(model):
-    optimizer = gluon.Gluon(model.named_parameters())
-    train(model, optimizer, 2)
+def test_mismatched_state_is_rejected_and_changes_nothing():
+    model, optimizer = trained(2)
     good = optimizer.state_dict()
     for change, text in [
         (lambda s: s["state"]["up.weight"].update(momentum=torch.zeros(2, 2)), "up.weight"),
@@ -156,8 +152,7 @@ def test_mismatched_state_is_rejected_and_changes_nothing(model):
         change(bad)
         with pytest.raises(ValueError, match=text):
             optimizer.load_state_dict(bad)
-        now = optimizer.state_dict()
-        assert all(torch.equal(now["state"][n]["momentum"], k["momentum"]) for n, k in good["state"].items())
+        assert equal({name: kinds["momentum"] for name, kinds in good["state"].items()}, momenta(optimizer))
     with pytest.raises(ValueError, match="not saved by a Gluon"):
         optimizer.load_state_dict(torch.optim.SGD(model.parameters(), lr=1).state_dict())
 
@@ -165,9 +160,7 @@ def test_mismatched_state_is_rejected_and_changes_nothing(model):
 @pytest.mark.parametrize("make", [gluon.Gluon, gluon.Muon, gluon.Scion])
 @pytest.mark.parametrize("how", ["deepcopy", "pickle"])
 def test_copies_train_independently(make, how):
-    model = Net()
-    optimizer = make(model.named_parameters())
-    train(model, optimizer, 2)
+    model, optimizer = trained(2, make)
     if how == "deepcopy":
         other, copied = copy.deepcopy((model, optimizer))
     else:
@@ -190,7 +183,7 @@ def test_frozen_parameters_stay_until_unfrozen(model):
     train(model, optimizer, 2)
     assert torch.equal(model.embed.weight, start)
     assert "embed.weight" not in optimizer.state_dict()["state"]
-    momentum = optimizer.state_dict()["state"]["up.weight"]["momentum"]
+    momentum = momenta(optimizer)["up.weight"]
     model.embed.weight.requires_grad_(True)
     optimizer.zero_grad()
     model.loss().backward()
@@ -198,8 +191,7 @@ def test_frozen_parameters_stay_until_unfrozen(model):
     optimizer.step()
     assert not torch.equal(model.embed.weight, start)
     assert optimizer.steps_taken == 3
-    now = optimizer.state_dict()["state"]["up.weight"]["momentum"]
-    assert torch.allclose(now, 0.9 * momentum + 0.1 * gradient, atol=1e-7)
+    assert torch.allclose(momenta(optimizer)["up.weight"], 0.9 * momentum + 0.1 * gradient, atol=1e-7)
 
     # A resumed run starts frozen again; the state tells that the parameter was trained.
     other = Net()
@@ -223,9 +215,8 @@ def test_rule_of_a_frozen_parameter_applies_when_it_is_unfrozen(model):
     assert optimizer.effective_radii()["embed.weight"] == pytest.approx(0.5)
 
 
-def test_parameters_frozen_later_are_skipped_with_one_warning(model):
-    optimizer = gluon.Gluon(model.named_parameters())
-    train(model, optimizer, 1)
+def test_parameters_frozen_later_are_skipped_with_one_warning():
+    model, optimizer = trained(1)
     model.up.weight.requires_grad_(False)
     start = model.up.weight.detach().clone()
     optimizer.zero_grad(set_to_none=True)
@@ -241,12 +232,11 @@ def test_parameters_frozen_later_are_skipped_with_one_warning(model):
 def test_added_groups_start_with_fresh_state(model):
     named = list(model.named_parameters())
     optimizer = gluon.Gluon(named[:3])
-    train_part(model, optimizer)
-    before = optimizer.state_dict()["state"]
+    train(model, optimizer, 1)
+    before = momenta(optimizer)
     optimizer.add_param_group({"params": named[3:], "lr": 0.5})
-    after = optimizer.state_dict()["state"]
-    assert all(torch.equal(after[n]["momentum"], k["momentum"]) for n, k in before.items())
-    assert not after["down.weight"]["momentum"].any()
+    after = momenta(optimizer)
+    assert equal(before, after) and not after["down.weight"].any()
     train(model, optimizer, 1)
     assert optimizer.effective_radii()["down.weight"] == pytest.approx(0.009)
     with pytest.raises(ValueError):
@@ -255,11 +245,6 @@ def test_added_groups_start_with_fresh_state(model):
         optimizer.add_param_group({"params": [("up.weight", torch.nn.Parameter(torch.ones(2, 2)))]})
     assert len(optimizer.param_groups) == 2
     train(model, optimizer, 1)
-
-
-def train_part(model, optimizer):
-    model.loss().backward()
-    optimizer.step()
 
 
 def grad_scaler(device, **options):
@@ -290,7 +275,7 @@ def test_grad_scaler_scales_and_skips(model, device):
     scaler.scale(model.loss()).backward()
     scaler.step(optimizer)
     scaler.update()
-    assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), plain.parameters()))
+    assert close(model, plain, atol=1e-6)
     model.up.weight.grad.fill_(float("inf"))
     scaler.step(optimizer)
     scaler.update()
