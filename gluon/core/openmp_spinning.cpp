@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <mutex>
+#include <utility>
 
 namespace gluon {
 namespace {
@@ -20,6 +24,30 @@ constexpr std::chrono::milliseconds kInterval{100};
 // on an idle machine. Between the two values nothing changes.
 constexpr double kContended = 0.15, kQuiet = 0.03;
 constexpr int kQuietIntervals = 10;
+
+// Waits this long; true, and at once, when the thread is to end.
+bool ends_within(steady_clock::duration time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  return std::condition_variable_any().wait_for(lock, stop, time, [&stop] { return stop.stop_requested(); });
+}
+
+void watch(const std::stop_token& stop, int threads) {
+  std::optional<BriefSpinning> brief;
+  int quiet_intervals = 0;
+  auto before = time_without_core().value_or(nanoseconds(0));
+  auto start = steady_clock::now();
+  while (!ends_within(kInterval, stop)) {
+    const auto waited = time_without_core().value_or(before);
+    const auto now = steady_clock::now();
+    const double share = std::chrono::duration<double>(waited - before) / (now - start);
+    before = waited;
+    start = now;
+    quiet_intervals = share < kQuiet ? quiet_intervals + 1 : 0;
+    if (share > kContended && !brief) brief.emplace(threads);
+    if (quiet_intervals >= kQuietIntervals) brief.reset();
+  }
+}
 
 }  // namespace
 
@@ -41,58 +69,22 @@ std::optional<nanoseconds> time_without_core() {
 // The team belongs to a thread of its own and goes with it.
 BriefSpinning::BriefSpinning(int threads) {
   const int team = std::max(2, omp_get_num_procs() - threads + 2);
-  owner_ = std::thread([this, team] {
+  std::promise<void> spawned;
+  const std::future<void> ready = spawned.get_future();
+  owner_ = std::jthread([team, spawned = std::move(spawned)](const std::stop_token& stop) mutable {
     std::atomic<int> started = 0;  // an empty region would be optimised away
 #pragma omp parallel num_threads(team)
     ++started;
-    std::unique_lock lock(mutex_);
-    spawned_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return finished_; });
+    spawned.set_value();
+    while (!ends_within(std::chrono::hours(1), stop)) {
+    }
   });
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return spawned_; });
-}
-
-BriefSpinning::~BriefSpinning() {
-  {
-    const std::lock_guard lock(mutex_);
-    finished_ = true;
-  }
-  changed_.notify_all();
-  owner_.join();
+  ready.wait();
 }
 
 SpinningLimit::SpinningLimit(int threads) {
   const bool user_decides = std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr;
-  if (threads > 1 && !user_decides && time_without_core()) watcher_ = std::thread([this, threads] { watch(threads); });
-}
-
-SpinningLimit::~SpinningLimit() {
-  {
-    const std::lock_guard lock(mutex_);
-    finished_ = true;
-  }
-  changed_.notify_all();
-  if (watcher_.joinable()) watcher_.join();
-}
-
-void SpinningLimit::watch(int threads) {
-  std::optional<BriefSpinning> brief;
-  int quiet_intervals = 0;
-  auto before = time_without_core().value_or(nanoseconds(0));
-  auto start = steady_clock::now();
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kInterval, [this] { return finished_; })) {
-    const auto waited = time_without_core().value_or(before);
-    const auto now = steady_clock::now();
-    const double share = std::chrono::duration<double>(waited - before) / (now - start);
-    before = waited;
-    start = now;
-    quiet_intervals = share < kQuiet ? quiet_intervals + 1 : 0;
-    if (share > kContended && !brief) brief.emplace(threads);
-    if (quiet_intervals >= kQuietIntervals) brief.reset();
-  }
+  if (threads > 1 && !user_decides && time_without_core()) watcher_ = std::jthread(watch, threads);
 }
 
 }  // namespace gluon

@@ -11,8 +11,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -27,16 +25,9 @@ class BriefSpinning {
  public:
   /// `threads` is the number of OpenMP threads the program computes with.
   explicit BriefSpinning(int threads);
-  ~BriefSpinning();
-  BriefSpinning(const BriefSpinning&) = delete;
-  BriefSpinning& operator=(const BriefSpinning&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool spawned_ = false;
-  bool finished_ = false;
-  std::thread owner_;
+  std::jthread owner_;
 };
 
 /// Watches time_without_core() from a thread of its own and holds a BriefSpinning as long as the process waits for
@@ -44,20 +35,12 @@ class BriefSpinning {
 class SpinningLimit {
  public:
   explicit SpinningLimit(int threads);
-  ~SpinningLimit();
-  SpinningLimit(const SpinningLimit&) = delete;
-  SpinningLimit& operator=(const SpinningLimit&) = delete;
 
   /// Whether it watches.
   bool active() const { return watcher_.joinable(); }
 
  private:
-  void watch(int threads);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool finished_ = false;
-  std::thread watcher_;
+  std::jthread watcher_;
 };
 
 }  // namespace gluon

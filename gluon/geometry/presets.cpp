@@ -1,5 +1,7 @@
 #include "gluon/geometry/presets.h"
 
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "gluon/core/check.h"
@@ -22,25 +24,24 @@ std::string muon_norm(MuonScale scale) {
   return {};
 }
 
-// Scion's norms. Radii t and, for the constrained form, gamma = t / ball, where head and vectors of a pure CNN (with
-// convolutions, without hidden layers) go with the convolutions.
-struct ScionRadii {
-  double hidden, embedding, untied_embedding, conv, head, cnn_head, vector, cnn_vector;
-};
-
-std::vector<Rule> scion_rules(const ScionRadii& t) {
+// Scion's norms with the radii of UnscionOptions or ScionOptions times gamma, or conv_gamma for convolutions and for head
+// and vectors of a pure CNN (with convolutions, without hidden layers).
+std::vector<Rule> scion_rules(const auto& o, double gamma, double conv_gamma) {
   const auto in_cnn = [](Role role, const char* norm, double radius) {
     return Rule{.role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
   };
   return {
-      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = t.hidden},
-      {.role = Role::kConv, .norm = kConvNorm, .radius = t.conv},
-      {.role = Role::kEmbedding, .beside = Role::kHead, .norm = kUntiedEmbeddingNorm, .radius = t.untied_embedding},
-      {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = t.embedding},
-      in_cnn(Role::kHead, kHeadNorm, t.cnn_head),
-      {.role = Role::kHead, .norm = kHeadNorm, .radius = t.head},
-      in_cnn(Role::kVector, kVectorNorm, t.cnn_vector),
-      {.norm = kVectorNorm, .radius = t.vector},
+      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = gamma * o.hidden},
+      {.role = Role::kConv, .norm = kConvNorm, .radius = conv_gamma * o.conv},
+      {.role = Role::kEmbedding,
+       .beside = Role::kHead,
+       .norm = kUntiedEmbeddingNorm,
+       .radius = gamma * o.untied_embedding.value_or(o.hidden)},
+      {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = gamma * o.embedding},
+      in_cnn(Role::kHead, kHeadNorm, conv_gamma * o.head.value_or(100 * o.conv)),
+      {.role = Role::kHead, .norm = kHeadNorm, .radius = gamma * o.head.value_or(o.embedding)},
+      in_cnn(Role::kVector, kVectorNorm, conv_gamma * o.vector.value_or(o.conv)),
+      {.norm = kVectorNorm, .radius = gamma * o.vector.value_or(o.hidden)},
   };
 }
 
@@ -54,40 +55,22 @@ NormChoice with_exact_lmo(const NormChoice& norm) {
 }
 
 using Radii = std::map<std::string, double>;
+using Fields = std::vector<std::pair<std::string, std::variant<double*, std::optional<double>*>>>;
 
-// Reads the radii a preset has by key and refuses the others.
-class Keys {
- public:
-  Keys(std::string_view preset, const Radii& radii) : preset_(preset), left_(radii) {}
-
-  void read(const std::string& key, double& value) {
-    allowed_ += (allowed_.empty() ? "" : ", ") + key;
-    if (const auto node = left_.extract(key)) value = node.mapped();
+// Writes the radii that a preset has under these keys to its options and refuses others.
+void read_radii(std::string_view preset, Radii radii, const Fields& fields) {
+  std::string allowed;
+  for (const auto& [key, field] : fields) {
+    allowed += (allowed.empty() ? "" : ", ") + key;
+    if (const auto given = radii.extract(key)) std::visit([&](auto* value) { *value = given.mapped(); }, field);
   }
-  void read(const std::string& key, std::optional<double>& value) {
-    const bool given = left_.contains(key);
-    double radius = 0;
-    read(key, radius);
-    if (given) value = radius;
-  }
-  void finish() const {
-    GLUON_CHECK(left_.empty(), "preset ", preset_, ": unknown radius '", left_.begin()->first, "'; allowed are ",
-                allowed_);
-  }
+  GLUON_CHECK(radii.empty(), "preset ", preset, ": unknown radius '", radii.begin()->first, "'; allowed are ", allowed);
+}
 
- private:
-  std::string_view preset_;
-  Radii left_;
-  std::string allowed_;
-};
-
-template <typename Options> void read_scion_radii(Keys& keys, Options& options) {
-  keys.read("hidden", options.hidden);
-  keys.read("embedding", options.embedding);
-  keys.read("conv", options.conv);
-  keys.read("untied_embedding", options.untied_embedding);
-  keys.read("head", options.head);
-  keys.read("vector", options.vector);
+Fields scion_fields(auto& o) {
+  return {{"hidden", &o.hidden}, {"embedding", &o.embedding},
+          {"conv", &o.conv},     {"untied_embedding", &o.untied_embedding},
+          {"head", &o.head},     {"vector", &o.vector}};
 }
 
 }  // namespace
@@ -108,30 +91,13 @@ Geometry muon(const MuonOptions& options) {
                   Momentum::nesterov(0.95));
 }
 
-Geometry unscion(const UnscionOptions& options) {
-  const auto& [hidden, embedding, conv, untied_embedding, head, vector] = options;
-  return Geometry(scion_rules({.hidden = hidden,
-                               .embedding = embedding,
-                               .untied_embedding = untied_embedding.value_or(hidden),
-                               .conv = conv,
-                               .head = head.value_or(embedding),
-                               .cnn_head = head.value_or(100 * conv),
-                               .vector = vector.value_or(hidden),
-                               .cnn_vector = vector.value_or(conv)}));
-}
+Geometry unscion(const UnscionOptions& options) { return Geometry(scion_rules(options, 1, 1)); }
 
 Geometry scion(const ScionOptions& options) {
-  const auto& [gamma, conv_gamma, hidden, embedding, conv, untied_embedding, head, vector] = options;
+  const double gamma = options.gamma, conv_gamma = options.conv_gamma;
   GLUON_CHECK(gamma > 0 && gamma <= 1, "scion: gamma must be in (0, 1], got ", gamma);
   GLUON_CHECK(conv_gamma > 0 && conv_gamma <= 1, "scion: conv_gamma must be in (0, 1], got ", conv_gamma);
-  std::vector<Rule> rules = scion_rules({.hidden = gamma * hidden,
-                                         .embedding = gamma * embedding,
-                                         .untied_embedding = gamma * untied_embedding.value_or(hidden),
-                                         .conv = conv_gamma * conv,
-                                         .head = gamma * head.value_or(embedding),
-                                         .cnn_head = conv_gamma * head.value_or(100 * conv),
-                                         .vector = gamma * vector.value_or(hidden),
-                                         .cnn_vector = conv_gamma * vector.value_or(conv)});
+  std::vector<Rule> rules = scion_rules(options, gamma, conv_gamma);
   for (Rule& rule : rules) {
     const bool with_convolutions = rule.role == Role::kConv || rule.beside == Role::kConv;
     rule.ball = *rule.radius->constant() / (with_convolutions ? conv_gamma : gamma);
@@ -160,40 +126,32 @@ Geometry adamw(double learning_rate, double weight_decay) {
 }
 
 Geometry make(std::string_view name, const Radii& radii) {
-  Keys keys(name, radii);
   const auto single = [&](double value) {
-    keys.read("all", value);
-    keys.finish();
+    read_radii(name, radii, {{"all", &value}});
     return value;
   };
   if (name == "muon") {
     MuonOptions options;
-    keys.read("hidden", options.hidden);
-    keys.read("adamw", options.adamw);
-    keys.finish();
+    read_radii(name, radii, {{"hidden", &options.hidden}, {"adamw", &options.adamw}});
     return muon(options);
   }
   if (name == "unscion") {
     UnscionOptions options;
-    read_scion_radii(keys, options);
-    keys.finish();
+    read_radii(name, radii, scion_fields(options));
     return unscion(options);
   }
   if (name == "scion") {
     ScionOptions options;
-    keys.read("gamma", options.gamma);
-    keys.read("conv_gamma", options.conv_gamma);
-    read_scion_radii(keys, options);
-    keys.finish();
+    Fields fields = scion_fields(options);
+    fields.insert(fields.begin(), {{"gamma", &options.gamma}, {"conv_gamma", &options.conv_gamma}});
+    read_radii(name, radii, fields);
     return scion(options);
   }
   if (name == "sign_descent") return sign_descent(single(3e-4));
   if (name == "normalized_descent") return normalized_descent(single(0.02));
   if (name == "deterministic_gluon") {
     DeterministicOptions options{.norms = unscion()};
-    keys.read("L0", options.l0);
-    keys.read("L1", options.l1);
-    keys.finish();
+    read_radii(name, radii, {{"L0", &options.l0}, {"L1", &options.l1}});
     return deterministic_gluon(options);
   }
   if (name == "adamw") return adamw(single(3e-4));

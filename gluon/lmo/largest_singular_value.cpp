@@ -69,7 +69,7 @@ at::Tensor largest_eigenvalues(const at::Tensor& t) {
 
 at::Tensor largest_singular_values(const at::Tensor& x) {
   if (x.numel() == 0) return at::zeros({x.size(0)}, x.options());
-  const at::Tensor largest = at::maximum(x.amax({1, 2}, true), x.amin({1, 2}, true).neg());
+  const at::Tensor largest = largest_entry(x, {1, 2});
   const at::Tensor squares = largest_eigenvalues(tridiagonal(gram(x, largest)));
   return squares.sqrt().to(x.scalar_type()) * largest.flatten();
 }

@@ -3,14 +3,11 @@
 #include <ATen/ATen.h>
 
 namespace gluon {
-namespace {
 
-// Both extremes instead of abs(): no temporary of full size.
 at::Tensor largest_entry(const at::Tensor& x, at::IntArrayRef dims) {
+  // Both extremes instead of abs(): no temporary of full size.
   return at::maximum(x.amax(dims, /*keepdim=*/true), x.amin(dims, /*keepdim=*/true).neg());
 }
-
-}  // namespace
 
 at::Tensor one_if_zero(const at::Tensor& divisor) { return divisor.masked_fill(divisor == 0, 1); }
 

@@ -7,6 +7,9 @@
 
 namespace gluon {
 
+/// The largest absolute entry along `dims`, kept as dimensions of size 1.
+at::Tensor largest_entry(const at::Tensor& x, at::IntArrayRef dims);
+
 /// `divisor` with its zeros replaced by ones, so that 0 / it is 0.
 at::Tensor one_if_zero(const at::Tensor& divisor);
 

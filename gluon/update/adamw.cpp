@@ -44,7 +44,7 @@ at::Tensor AdamW::clip_factor(const Sum& over_ranks) const {
   return (options_.clip / ((over_ranks ? over_ranks(all) : all).norm() + 1e-6)).clamp_max_(1);
 }
 
-void AdamW::step(const RadiusMultipliers& multipliers, const Sum& over_ranks) {
+void AdamW::step(const StepContext& now, const Sum& over_ranks) {
   const at::Tensor factor = clip_factor(over_ranks);
   for (Entry& entry : entries_) {
     at::Tensor parameter = entry.layer.parameter;
@@ -52,7 +52,7 @@ void AdamW::step(const RadiusMultipliers& multipliers, const Sum& over_ranks) {
     at::Tensor gradient = parameter.grad().to(entry.first.scalar_type());
     if (factor.defined()) gradient = gradient * factor.to(gradient.options());
     const auto j = static_cast<double>(++entry.steps);
-    const double rate = entry.last_learning_rate = entry.learning_rate * multipliers.of(entry.layer);
+    const double rate = entry.last_learning_rate = entry.learning_rate * now.multipliers.of(entry.layer);
     entry.first.lerp_(gradient, 1 - options_.beta1);
     entry.second.mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
     const double first_correction = 1 - std::pow(options_.beta1, j);
@@ -64,14 +64,6 @@ void AdamW::step(const RadiusMultipliers& multipliers, const Sum& over_ranks) {
     if (entry.weight_decay > 0) wide.mul_(1 - rate * entry.weight_decay);
     wide.add_(ratio, -rate / first_correction);
     if (!wide.is_same(parameter)) parameter.copy_(wide);
-  }
-}
-
-void AdamW::list(std::map<std::string, std::vector<int64_t>>& entries) const {
-  for (const Entry& entry : entries_) {
-    entries["adamw.first/" + entry.layer.name] = entry.first.sizes().vec();
-    entries["adamw.second/" + entry.layer.name] = entry.second.sizes().vec();
-    entries["adamw.steps/" + entry.layer.name] = {};
   }
 }
 

@@ -10,14 +10,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "gluon/core/layer.h"
 #include "gluon/update/optimizer_options.h"
-#include "gluon/update/radius_multipliers.h"
 #include "gluon/update/state.h"
+#include "gluon/update/step_context.h"
 
 namespace gluon {
 
@@ -35,7 +33,7 @@ class AdamW {
   using Sum = std::function<at::Tensor(at::Tensor)>;
 
   /// Moves every layer that has a gradient.
-  void step(const RadiusMultipliers& multipliers, const Sum& over_ranks = {});
+  void step(const StepContext& now, const Sum& over_ranks = {});
 
   struct Entry {
     Layer layer;
@@ -49,9 +47,7 @@ class AdamW {
   };
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// Names and sizes of the entries "adamw.first/<layer>", "adamw.second/<layer>" and "adamw.steps/<layer>" of a
-  /// state, and copies to and from them.
-  void list(std::map<std::string, std::vector<int64_t>>& entries) const;
+  /// Copies to and from the entries "adamw.first/<layer>", "adamw.second/<layer>" and "adamw.steps/<layer>" of a state.
   void save(OptimizerState& state) const;
   void load(const OptimizerState& state);
 

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "gluon/kernels/kernels.h"
-#include "gluon/update/device_lmo.h"
 #include "gluon/update/plain_executor.h"
 
 namespace gluon {
@@ -66,6 +65,13 @@ BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
 }
 
 }  // namespace
+
+at::Tensor device_lmo(const Norm& norm, const at::Tensor& g) {
+  const LmoForm form = norm.lmo_form();
+  const bool by_kernels =
+      form.kind == Kind::kPolar && g.scalar_type() == at::kFloat && g.numel() > 0 && kernels::available(g);
+  return by_kernels ? kernels::polar_lmo(g, form) : norm.lmo(g);
+}
 
 FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {
   std::optional<std::vector<Quintic>> iteration;

@@ -6,16 +6,20 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "gluon/kernels/fused_step.h"
-#include "gluon/update/executor.h"
+#include "gluon/update/layer_batch.h"
+#include "gluon/update/step_context.h"
 
 namespace gluon {
 
-class FusedExecutor : public Executor {
+/// norm.lmo(g) for float32 or float64 (b, m, n). On a Hopper GPU, float32 and a polar LMO are computed by the kernels:
+/// normalised in float32, iterated and returned in float16.
+at::Tensor device_lmo(const Norm& norm, const at::Tensor& g);
+
+class FusedExecutor {
  public:
   /// `batches` are all of the optimizer's; they must outlive the executor at the same addresses.
   FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes);
@@ -24,10 +28,11 @@ class FusedExecutor : public Executor {
   std::vector<LayerBatch*> select(const StepContext& now);
 
   /// Puts the step on the device's stream without waiting for it. `batches` are those that select() has just returned.
-  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
+  void run(std::span<LayerBatch* const> batches, const StepContext& now);
 
-  /// Waits until the last run's gradients are judged. Without a bad one the run's radii become the batches' last.
-  const Block* bad_block() override;
+  /// Waits until the last run's gradients are judged, and returns the first block whose gradient was not finite; that
+  /// run moved nothing. Without such a block the run's radii become the batches' last.
+  const Block* bad_block();
 
   /// Forgets the last run's verdict.
   void forget();

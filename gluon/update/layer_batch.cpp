@@ -34,13 +34,6 @@ void LayerBatch::set_last_radius(std::span<const Block> run, const at::Tensor& r
   part(last_radius_, run).copy_(radius);
 }
 
-void LayerBatch::list(std::map<std::string, std::vector<int64_t>>& entries) const {
-  if (!buffer_.defined()) return;
-  for (const Block& block : blocks()) {
-    entries["momentum/" + block.layer.name] = block.layer.parameter.sizes().vec();
-  }
-}
-
 void LayerBatch::save(OptimizerState& state) const {
   if (!buffer_.defined()) return;
   for (std::size_t i = 0; i < blocks().size(); ++i) {

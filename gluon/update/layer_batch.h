@@ -5,10 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "gluon/geometry/geometry.h"
@@ -51,8 +49,7 @@ class LayerBatch {
 
   std::size_t state_bytes() const { return buffer_.defined() ? buffer_.nbytes() : 0; }
 
-  /// Names and sizes of the entries "momentum/<layer>" of a state, and copies to and from them.
-  void list(std::map<std::string, std::vector<int64_t>>& entries) const;
+  /// Copies to and from the entries "momentum/<layer>" of a state.
   void save(OptimizerState& state) const;
   void load(const OptimizerState& state);
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <optional>
 
 #include "gluon/core/check.h"
 #include "gluon/geometry/geometry.h"
@@ -14,19 +14,18 @@
 namespace gluon {
 namespace {
 
-bool is_conv(const torch::nn::Module& module) {
-  return module.as<torch::nn::Conv1d>() != nullptr || module.as<torch::nn::Conv2d>() != nullptr ||
-         module.as<torch::nn::Conv3d>() != nullptr;
+template <typename... Modules> bool is_any(const torch::nn::Module& module) {
+  return (... || (module.as<Modules>() != nullptr));
 }
 
-// What the module types say about the parameters called "<module>.weight".
-std::map<std::string, Role> roles_by_module(const torch::nn::Module& module) {
-  std::map<std::string, Role> roles;
-  const auto note = [&](const std::string& name, const torch::nn::Module& part) {
-    if (is_conv(part)) roles[name] = Role::kConv;
-    if (part.as<torch::nn::Embedding>() != nullptr || part.as<torch::nn::EmbeddingBag>() != nullptr) {
-      roles[name] = Role::kEmbedding;
-    }
+// What the module types say about the parameters called "<module>.weight"; nothing for a transposed convolution.
+std::map<std::string, std::optional<Role>> roles_by_module(const torch::nn::Module& module) {
+  using namespace torch::nn;
+  std::map<std::string, std::optional<Role>> roles;
+  const auto note = [&](const std::string& name, const Module& part) {
+    if (is_any<Conv1d, Conv2d, Conv3d>(part)) roles[name] = Role::kConv;
+    if (is_any<Embedding, EmbeddingBag>(part)) roles[name] = Role::kEmbedding;
+    if (is_any<ConvTranspose1d, ConvTranspose2d, ConvTranspose3d>(part)) roles[name] = std::nullopt;
   };
   note("weight", module);
   for (const auto& child : module.named_modules("", /*include_self=*/false)) {
@@ -35,37 +34,23 @@ std::map<std::string, Role> roles_by_module(const torch::nn::Module& module) {
   return roles;
 }
 
-std::set<std::string> transposed_convolutions(const torch::nn::Module& module) {
-  std::set<std::string> names;
-  for (const auto& child : module.named_modules("", /*include_self=*/false)) {
-    const torch::nn::Module& part = *child.value();
-    if (part.as<torch::nn::ConvTranspose1d>() != nullptr || part.as<torch::nn::ConvTranspose2d>() != nullptr ||
-        part.as<torch::nn::ConvTranspose3d>() != nullptr) {
-      names.insert(child.key() + ".weight");
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverrides& overrides) {
-  const std::map<std::string, Role> by_module = roles_by_module(module);
-  const std::set<std::string> transposed = transposed_convolutions(module);
+  const auto by_module = roles_by_module(module);
   std::vector<bool> used(overrides.size(), false);
   const auto role_of = [&](const std::string& name, at::IntArrayRef sizes) {
     const auto known = by_module.find(name);
-    Role role = known != by_module.end() ? known->second : infer_role(name, sizes);
-    bool overridden = false;
+    std::optional<Role> role = known != by_module.end() ? known->second : infer_role(name, sizes);
     for (std::size_t i = overrides.size(); i-- > 0;) {
       if (!glob_match(overrides[i].first, name)) continue;
       role = overrides[i].second;
-      used[i] = overridden = true;
+      used[i] = true;
     }
-    GLUON_CHECK(overridden || transposed.count(name) == 0, "layers_of: '", name,
+    GLUON_CHECK(role, "layers_of: '", name,
                 "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
                 "say with an override what it should count as");
-    return role;
+    return *role;
   };
 
   std::vector<Layer> layers;

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <map>
 
 #include "gluon/core/check.h"
 #include "gluon/update/optimizer_parts.h"
@@ -16,7 +17,29 @@ void check_multiplier(double multiplier) {
               multiplier);
 }
 
+// Names and sizes of this rank's entries of a state.
+std::map<std::string, at::IntArrayRef> expected_entries(std::span<const LayerBatch> batches, const AdamW& adamw) {
+  std::map<std::string, at::IntArrayRef> expected;
+  for (const LayerBatch& batch : batches) {
+    if (!batch.buffer().defined()) continue;
+    for (const Block& block : batch.blocks()) expected["momentum/" + block.layer.name] = block.layer.parameter.sizes();
+  }
+  for (const AdamW::Entry& entry : adamw.entries()) {
+    expected["adamw.first/" + entry.layer.name] = expected["adamw.second/" + entry.layer.name] = entry.first.sizes();
+    expected["adamw.steps/" + entry.layer.name] = {};
+  }
+  return expected;
+}
+
 }  // namespace
+
+at::Tensor OptimizerState::find(const std::string& name, at::IntArrayRef sizes) const {
+  const auto entry = tensors.find(name);
+  GLUON_CHECK(entry != tensors.end(), "optimizer state: '", name, "' is missing");
+  GLUON_CHECK(entry->second.sizes() == sizes, "optimizer state: '", name, "' has shape ", entry->second.sizes(),
+              ", expected ", sizes);
+  return entry->second;
+}
 
 Optimizer::Optimizer(std::vector<Layer> layers, Geometry geometry, OptimizerOptions options)
     : parts_(std::make_unique<Parts>(std::move(layers), std::move(geometry), std::move(options))) {}
@@ -100,6 +123,73 @@ const OptimizerOptions& Optimizer::options() const { return parts_->options; }
 void Optimizer::add_observer(std::shared_ptr<StepObserver> observer) {
   GLUON_CHECK(observer != nullptr, "Optimizer: expected an observer, got none");
   parts_->observers.push_back(std::move(observer));
+}
+
+std::vector<LayerRadius> Optimizer::effective_radii() const {
+  Parts& parts = *parts_;
+  (void)parts.fused.bad_block();  // radii count once their step has been judged
+  std::vector<double> radii(parts.plan.names.size(), 0);
+  for (const LayerBatch& batch : parts.batches) {
+    const std::vector<double> last = batch.last_radius();
+    for (std::size_t i = 0; i < last.size(); ++i) radii[batch.places()[i]] = last[i];
+  }
+  for (const AdamW::Entry& entry : parts.adamw.entries()) {
+    radii[parts.plan.adamw[entry.place].place] = entry.last_learning_rate;
+  }
+  // Every matrix moves on one rank; the others add 0.
+  const at::Tensor sum = parts.owners.sum(at::tensor(radii, at::kDouble));
+  std::vector<LayerRadius> named;
+  for (std::size_t i = 0; i < radii.size(); ++i) {
+    named.push_back({parts.plan.names[i], sum.data_ptr<double>()[i]});
+  }
+  return named;
+}
+
+int64_t Optimizer::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const LayerBatch& batch : parts_->batches) bytes += batch.state_bytes();
+  for (const AdamW::Entry& entry : parts_->adamw.entries()) {
+    bytes += entry.first.nbytes() + entry.second.nbytes();
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+OptimizerState Optimizer::state() const {
+  OptimizerState state;
+  state.step = steps_taken();
+  for (const LayerBatch& batch : parts_->batches) batch.save(state);
+  parts_->adamw.save(state);
+  parts_->owners.gather(state.tensors);
+  return state;
+}
+
+void Optimizer::load_state(const OptimizerState& state) {
+  GLUON_CHECK(state.version >= 1 && state.version <= OptimizerState::kVersion, "optimizer state: version ",
+              state.version, " is not one of 1..", OptimizerState::kVersion);
+  GLUON_CHECK(state.step >= 0, "optimizer state: step must be >= 0, got ", state.step);
+  const auto belongs_to_another_rank = [&](const std::string& entry) {
+    const std::string name = entry.substr(entry.find('/') + 1);
+    for (std::size_t i = 0; i < layers().size(); ++i) {
+      if (layers()[i].name == name) return !owns(i);
+    }
+    return false;
+  };
+  const auto expected = expected_entries(parts_->batches, parts_->adamw);
+  for (const auto& [name, sizes] : expected) {
+    const at::Tensor tensor = state.find(name, sizes);
+    GLUON_CHECK(!name.starts_with("adamw.steps/") || tensor.item<double>() >= 0, "optimizer state: '", name,
+                "' must be >= 0, got ", tensor.item<double>());
+  }
+  for (const auto& [name, tensor] : state.tensors) {
+    GLUON_CHECK(expected.count(name) == 1 || belongs_to_another_rank(name), "optimizer state: '", name,
+                "' belongs to no layer of this optimizer");
+  }
+  for (LayerBatch& batch : parts_->batches) batch.load(state);
+  parts_->adamw.load(state);
+  parts_->fused.momentum_changed();
+  parts_->next_step = state.step;
+  parts_->unfinished = false;
+  parts_->owners.cancel_gradients();
 }
 
 }  // namespace gluon

@@ -9,7 +9,6 @@
 
 #include "gluon/core/check.h"
 #include "gluon/distributed/collective.h"
-#include "gluon/distributed/reduction_options.h"
 #include "gluon/lmo/norm.h"
 #include "gluon/momentum/momentum.h"
 #include "gluon/radius/schedule.h"

@@ -229,7 +229,7 @@ void Optimizer::Parts::warn_of_slow_path(const Work& work) {
 }
 
 void Optimizer::Parts::move_adamw_layers(const StepContext& now) {
-  adamw.step(now.multipliers, [this](at::Tensor norms) { return owners.sum(std::move(norms)); });
+  adamw.step(now, [this](at::Tensor norms) { return owners.sum(std::move(norms)); });
   if (!now.observe) return;
   for (const AdamW::Entry& entry : adamw.entries()) {
     if (!entry.layer.parameter.grad().defined()) continue;

@@ -6,18 +6,21 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
-#include "gluon/update/executor.h"
+#include "gluon/update/layer_batch.h"
+#include "gluon/update/step_context.h"
 
 namespace gluon {
 
-class PlainExecutor : public Executor {
+class PlainExecutor {
  public:
   explicit PlainExecutor(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
 
-  /// An exception inside a norm, a radius rule or an observer names it and the first layer of its run.
-  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
+  /// Moves `batches`; blocks without a gradient stay where they are. An exception inside a norm, a radius rule or an
+  /// observer names it and the first layer of its run.
+  void run(std::span<LayerBatch* const> batches, const StepContext& now);
 
  private:
   int64_t scratch_bytes_;
@@ -32,5 +35,9 @@ BatchStep gather_gradients(const LayerBatch& batch, std::span<const Block> run, 
 
 /// The LMO's input, (c, m, n), from the run's momentum buffer and gradients.
 at::Tensor lmo_input(const LayerBatch& batch, const BatchStep& step);
+
+/// Rethrows the exception that is being handled with "<what>, layer '<name>': " before its message. An InputError stays
+/// one, running out of memory stays what it is, everything else becomes a std::runtime_error.
+[[noreturn]] void rethrow_with_layer(const std::string& what, const Block& block);
 
 }  // namespace gluon

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <thread>
-#include <vector>
 
 namespace gluon {
 namespace {
@@ -42,28 +41,23 @@ double seconds_spun() {
 class CrowdedCore {
  public:
   CrowdedCore() {
-    for (int i = 0; i < 2; ++i) {
-      threads_.emplace_back([this] {
+    for (std::jthread& thread : threads_) {
+      thread = std::jthread([this](const std::stop_token& stop) {
         int none = -1;
         core_.compare_exchange_strong(none, sched_getcpu());
         cpu_set_t only;
         CPU_ZERO(&only);
         CPU_SET(core_, &only);
         sched_setaffinity(0, sizeof only, &only);
-        while (!finished_) {
+        while (!stop.stop_requested()) {
         }
       });
     }
   }
-  ~CrowdedCore() {
-    finished_ = true;
-    for (auto& thread : threads_) thread.join();
-  }
 
  private:
   std::atomic<int> core_ = -1;
-  std::atomic<bool> finished_ = false;
-  std::vector<std::thread> threads_;
+  std::jthread threads_[2];
 };
 
 class OpenMPSpinning : public testing::Test {

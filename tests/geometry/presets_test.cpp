@@ -10,106 +10,96 @@
 namespace gluon {
 namespace {
 
-Rule rule_for(const Geometry& geometry, const std::vector<Layer>& layers, std::size_t index) {
-  return geometry.rules()[geometry.assign(layers)[index]];
+using Norms = std::vector<std::string>;
+
+// A transformer with a tied or an untied embedding, and a vision transformer.
+std::vector<Layer> gpt() {
+  return {{"wte.weight", at::zeros({20, 6}), Role::kEmbedding},
+          {"qkv.weight", at::zeros({18, 6}), Role::kHidden},
+          {"ln.weight", at::zeros({6}), Role::kVector}};
 }
 
-std::string resolved(const Rule& rule, const Layer& layer) {
-  return rule.norm.resolve(split_blocks(layer, rule.split).front().shape, kDefaultOrthogonalizer)->name();
+std::vector<Layer> untied_gpt() {
+  auto layers = gpt();
+  layers.push_back({"lm_head.weight", at::zeros({20, 6}), Role::kHead});
+  return layers;
 }
 
-TEST(Presets, UnscionOnATransformerWithTiedEmbedding) {
-  const Geometry geometry = presets::unscion();
-  auto layers = transformer_layers();
-  EXPECT_EQ(resolved(rule_for(geometry, layers, 0), layers[0]), "scaled(6,max_entry)");
-  EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "1.08");
-  EXPECT_EQ(rule_for(geometry, layers, 2).radius->name(), "0.018");
-  EXPECT_EQ(resolved(rule_for(geometry, layers, 2), layers[2]), "scaled(1,spectral)");
-  EXPECT_EQ(rule_for(geometry, layers, 5).norm.name(), "scaled(1/sqrt(m),euclidean)");
+std::vector<Layer> vision_transformer() {
+  return {{"patch.weight", at::zeros({8, 3, 4, 4}), Role::kConv},
+          {"block.weight", at::zeros({8, 8}), Role::kHidden},
+          {"block.bias", at::zeros({8}), Role::kVector},
+          {"head.weight", at::zeros({10, 8}), Role::kHead}};
 }
 
-TEST(Presets, UnscionUsesTheRowsNormForAnUntiedEmbedding) {
-  auto layers = transformer_layers();
-  layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
-  const Geometry geometry = presets::unscion({.embedding = 2, .head = 3});
-  EXPECT_EQ(rule_for(geometry, layers, 0).norm.name(), "scaled(1/sqrt(n),rows)");
-  EXPECT_EQ(resolved(rule_for(geometry, layers, 7), layers[7]), "scaled(6,max_entry)");
-  EXPECT_EQ(rule_for(geometry, layers, 7).radius->name(), "3");
+std::vector<Rule> rules_of(const Geometry& geometry, const std::vector<Layer>& layers) {
+  std::vector<Rule> rules;
+  for (const std::size_t index : geometry.assign(layers)) rules.push_back(geometry.rules()[index]);
+  return rules;
 }
 
-TEST(Presets, UnscionRadiiOnACnn) {
-  const Geometry geometry = presets::unscion();
-  const auto layers = cnn_layers();
-  EXPECT_EQ(rule_for(geometry, layers, 0).radius->name(), "0.5");
-  EXPECT_EQ(rule_for(geometry, layers, 2).radius->name(), "0.5");
-  EXPECT_EQ(rule_for(geometry, layers, 3).radius->name(), "50");
+Norms norms_of(const Geometry& geometry, const std::vector<Layer>& layers) {
+  Norms names;
+  for (const Rule& rule : rules_of(geometry, layers)) names.push_back(rule.norm.name());
+  return names;
 }
 
-TEST(Presets, ScionIsUnscionInABall) {
-  const Geometry geometry = presets::scion();
-  const auto layers = transformer_layers();
-  EXPECT_NEAR(*rule_for(geometry, layers, 2).radius->constant(), 0.018, 1e-15);
-  EXPECT_NEAR(*rule_for(geometry, layers, 2).ball, 50, 1e-12);
-  EXPECT_NEAR(*rule_for(geometry, layers, 0).radius->constant(), 1.08, 1e-15);
-  EXPECT_NEAR(*rule_for(geometry, layers, 0).ball, 3000, 1e-9);
-}
-
-TEST(Presets, UntiedEmbeddingUsesTheHiddenRadius) {
-  auto layers = transformer_layers();
-  layers.push_back({"lm_head.weight", random_tensor({20, 6}, 9), Role::kHead});
-  EXPECT_EQ(rule_for(presets::unscion(), layers, 0).radius->name(), "0.018");
-  EXPECT_EQ(rule_for(presets::unscion({.untied_embedding = 3}), layers, 0).radius->name(), "3");
-}
-
-TEST(Presets, VisionTransformerIsNotTreatedAsACnn) {
-  const std::vector<Layer> vit{{"patch.weight", random_tensor({8, 3, 4, 4}, 1), Role::kConv},
-                               {"block.weight", random_tensor({8, 8}, 2), Role::kHidden},
-                               {"block.bias", random_tensor({8}, 3), Role::kVector},
-                               {"head.weight", random_tensor({10, 8}, 4), Role::kHead}};
-  for (const Geometry& geometry : {presets::unscion(), presets::scion()}) {
-    EXPECT_NEAR(*rule_for(geometry, vit, 0).radius->constant(), 0.5, 1e-12);
-    EXPECT_NEAR(*rule_for(geometry, vit, 1).radius->constant(), 0.018, 1e-12);
-    EXPECT_NEAR(*rule_for(geometry, vit, 2).radius->constant(), 0.018, 1e-12);
-    EXPECT_NEAR(*rule_for(geometry, vit, 3).radius->constant(), 1.08, 1e-12);
+// Of every layer; no balls: none has one.
+void expect_radii(const Geometry& geometry, const std::vector<Layer>& layers, const std::vector<double>& radii,
+                  const std::vector<double>& balls = {}) {
+  const std::vector<Rule> rules = rules_of(geometry, layers);
+  ASSERT_EQ(rules.size(), radii.size());
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    EXPECT_DOUBLE_EQ(*rules[i].radius->constant(), radii[i]) << layers[i].name;
+    EXPECT_EQ(rules[i].ball.has_value(), !balls.empty()) << layers[i].name;
+    if (rules[i].ball && !balls.empty()) EXPECT_DOUBLE_EQ(*rules[i].ball, balls[i]) << layers[i].name;
   }
 }
 
-TEST(Presets, MuonDoesNotDecayVectors) {
-  const Geometry geometry = presets::muon({.weight_decay = 0.1});
-  const auto layers = transformer_layers();
-  EXPECT_EQ(rule_for(geometry, layers, 0).weight_decay, 0.1);
-  EXPECT_EQ(rule_for(geometry, layers, 1).weight_decay, 0.1);
-  EXPECT_EQ(rule_for(geometry, layers, 5).weight_decay, 0);
+TEST(Presets, NormsOfScion) {
+  const std::string hidden = "scaled(sqrt(n/m),spectral)", conv = "scaled(sqrt(kernel*n/m),spectral)",
+                    head = "scaled(n,max_entry)", vector = "scaled(1/sqrt(m),euclidean)";
+  for (const Geometry& geometry : {presets::unscion(), presets::scion()}) {
+    EXPECT_EQ(norms_of(geometry, gpt()), (Norms{head, hidden, vector}));
+    EXPECT_EQ(norms_of(geometry, untied_gpt()), (Norms{"scaled(1/sqrt(n),rows)", hidden, vector, head}));
+    EXPECT_EQ(norms_of(geometry, cnn_layers()), (Norms{conv, conv, vector, head}));
+  }
 }
 
-TEST(Presets, ScionGammaOnACnn) {
-  const Geometry geometry = presets::scion();
-  const auto layers = cnn_layers();
-  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 0).radius->constant(), 0.5);
-  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 0).ball, 8);
-  EXPECT_DOUBLE_EQ(*rule_for(geometry, layers, 3).radius->constant(), 50);
+TEST(Presets, RadiiOfUnscion) {
+  expect_radii(presets::unscion(), gpt(), {1.08, 0.018, 0.018});
+  expect_radii(presets::unscion(), untied_gpt(), {0.018, 0.018, 0.018, 1.08});
+  expect_radii(presets::unscion({.untied_embedding = 3}), untied_gpt(), {3, 0.018, 0.018, 1.08});
+  expect_radii(presets::unscion({.embedding = 2, .head = 3}), untied_gpt(), {0.018, 0.018, 0.018, 3});
+  expect_radii(presets::unscion(), cnn_layers(), {0.5, 0.5, 0.5, 50});
+  expect_radii(presets::unscion(), vision_transformer(), {0.5, 0.018, 0.018, 1.08});
+}
+
+TEST(Presets, ScionIsUnscionInABall) {
+  expect_radii(presets::scion(), gpt(), {1.08, 0.018, 0.018}, {3000, 50, 50});
+  expect_radii(presets::scion(), untied_gpt(), {0.018, 0.018, 0.018, 1.08}, {50, 50, 50, 3000});
+  expect_radii(presets::scion(), cnn_layers(), {0.5, 0.5, 0.5, 50}, {8, 8, 8, 800});
+  expect_radii(presets::scion(), vision_transformer(), {0.5, 0.018, 0.018, 1.08}, {8, 50, 50, 3000});
+}
+
+TEST(Presets, MuonAssignsOtherLayersToAdamWAndDoesNotDecayVectors) {
+  const Geometry geometry = presets::muon({.weight_decay = 0.1, .adamw = 0.001});
+  EXPECT_EQ(norms_of(geometry, gpt()), (Norms{"adamw", "scaled(1/sqrt(max(1,m/n)),spectral)", "adamw"}));
+  expect_radii(geometry, gpt(), {0.001, 0.02, 0.001});
+  std::vector<double> decays;
+  for (const Rule& rule : rules_of(geometry, gpt())) decays.push_back(rule.weight_decay);
+  EXPECT_EQ(decays, (std::vector<double>{0.1, 0.1, 0}));
+  EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
 }
 
 TEST(Presets, MuonScales) {
-  const std::vector<Layer> tall{{"w", at::zeros({64, 16})}};
-  const auto factor = [&](presets::MuonScale scale) {
-    const at::Tensor g = random_tensor({1, 64, 16}, 1, at::kDouble);
-    const Geometry geometry = presets::muon({.scale = scale});
-    const Rule rule = rule_for(geometry, tall, 0);
-    return make_norm("max_entry")->norm(rule.norm.resolve({1, 64, 16, 1}, "svd")->lmo(g)).item<double>() /
-           make_norm("max_entry")->norm(make_norm("spectral(svd)")->lmo(g)).item<double>();
-  };
-  EXPECT_NEAR(factor(presets::MuonScale::kNone), 1, 1e-12);
-  EXPECT_NEAR(factor(presets::MuonScale::kAspect), 2, 1e-12);
-  EXPECT_NEAR(factor(presets::MuonScale::kMatchAdam), 0.2 * 8, 1e-12);
-}
-
-TEST(Presets, MuonAssignsOtherLayersToAdamW) {
-  const Geometry geometry = presets::muon({.adamw = 0.001});
-  const auto layers = transformer_layers();
-  for (const std::size_t i : {0, 5, 6}) EXPECT_TRUE(rule_for(geometry, layers, i).norm.is_adamw());
-  EXPECT_FALSE(rule_for(geometry, layers, 1).norm.is_adamw());
-  EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
+  using presets::MuonScale;
+  for (const auto& [scale, name] : {std::pair{MuonScale::kNone, "spectral(svd)"},
+                                    {MuonScale::kAspect, "scaled(0.5,spectral(svd))"},
+                                    {MuonScale::kMatchAdam, "scaled(0.625,spectral(svd))"}}) {  // 1 / (0.2 * 8)
+    const Rule rule = rules_of(presets::muon({.scale = scale}), {{"w", at::zeros({64, 16})}}).front();
+    EXPECT_EQ(rule.norm.resolve({1, 64, 16, 1}, "svd")->name(), name);
+  }
 }
 
 TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
@@ -123,38 +113,26 @@ TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
 }
 
 TEST(Presets, ByNameWithRadii) {
-  const auto layers = transformer_layers();
-  const Geometry geometry = presets::make("unscion", {{"hidden", 0.5}, {"head", 7}});
-  EXPECT_EQ(rule_for(geometry, layers, 1).radius->name(), "0.5");
-  EXPECT_EQ(presets::make("sign_descent", {{"all", 0.5}}).rules()[0].radius->name(), "0.5");
-  EXPECT_EQ(presets::make("deterministic_gluon", {{"L0", 3}}).rules()[0].radius->name(), "smooth(3,1)");
-  EXPECT_EQ(presets::make("deterministic_gluon", {{"L1", 5}}).rules()[0].radius->name(), "smooth(0,5)");
-  const Geometry muon = presets::make("muon", {{"hidden", 0.5}, {"adamw", 0.25}});
-  EXPECT_EQ(rule_for(muon, layers, 1).radius->name(), "0.5");
-  EXPECT_EQ(rule_for(muon, layers, 0).radius->name(), "0.25");
-  const Geometry scion = presets::make("scion", {{"gamma", 0.5}, {"hidden", 2}, {"embedding", 4}, {"vector", 6}});
-  EXPECT_EQ(rule_for(scion, layers, 1).radius->name(), "1");
-  EXPECT_EQ(*rule_for(scion, layers, 1).ball, 2);
-  EXPECT_EQ(rule_for(scion, layers, 0).radius->name(), "2");
-  EXPECT_EQ(rule_for(scion, layers, 5).radius->name(), "3");
-  const Geometry cnn = presets::make("scion", {{"conv_gamma", 0.25}, {"conv", 4}, {"head", 8}});
-  EXPECT_EQ(rule_for(cnn, cnn_layers(), 0).radius->name(), "1");
-  EXPECT_EQ(rule_for(cnn, cnn_layers(), 2).radius->name(), "1");
-  EXPECT_EQ(*rule_for(cnn, cnn_layers(), 2).ball, 4);
-  EXPECT_EQ(rule_for(cnn, cnn_layers(), 3).radius->name(), "2");
-  EXPECT_EQ(*rule_for(cnn, cnn_layers(), 3).ball, 8);
+  using presets::make;
+  expect_radii(make("unscion", {{"hidden", 0.5}, {"head", 7}}), gpt(), {1.08, 0.5, 0.5});
+  expect_radii(make("sign_descent", {{"all", 0.5}}), gpt(), {0.5, 0.5, 0.5});
+  expect_radii(make("muon", {{"hidden", 0.5}, {"adamw", 0.25}}), gpt(), {0.25, 0.5, 0.25});
+  expect_radii(make("scion", {{"gamma", 0.5}, {"hidden", 2}, {"embedding", 4}, {"vector", 6}}), gpt(), {2, 1, 3},
+               {4, 2, 6});
+  expect_radii(make("scion", {{"conv_gamma", 0.25}, {"conv", 4}, {"head", 8}}), cnn_layers(), {1, 1, 1, 2},
+               {4, 4, 4, 8});
+  EXPECT_EQ(make("deterministic_gluon", {{"L0", 3}}).rules()[0].radius->name(), "smooth(3,1)");
+  EXPECT_EQ(make("deterministic_gluon", {{"L1", 5}}).rules()[0].radius->name(), "smooth(0,5)");
 }
 
 TEST(Presets, DefaultsByName) {
-  const auto layers = transformer_layers();
-  EXPECT_EQ(presets::make("sign_descent").rules()[0].radius->constant(), 3e-4);
-  EXPECT_EQ(presets::make("normalized_descent").rules()[0].radius->constant(), 0.02);
-  EXPECT_EQ(presets::make("adamw").rules()[0].radius->constant(), 3e-4);
-  EXPECT_EQ(presets::make("adamw").rules()[0].weight_decay, 0.1);
-  EXPECT_EQ(rule_for(presets::make("scion"), layers, 1).radius->constant(),
-            rule_for(presets::scion(), layers, 1).radius->constant());
-  EXPECT_EQ(rule_for(presets::make("muon"), layers, 1).radius->constant(),
-            rule_for(presets::muon(), layers, 1).radius->constant());
+  using presets::make;
+  expect_radii(make("sign_descent"), gpt(), {3e-4, 3e-4, 3e-4});
+  expect_radii(make("normalized_descent"), gpt(), {0.02, 0.02, 0.02});
+  expect_radii(make("adamw"), gpt(), {3e-4, 3e-4, 3e-4});
+  EXPECT_EQ(make("adamw").rules()[0].weight_decay, 0.1);
+  expect_radii(make("scion"), gpt(), {1.08, 0.018, 0.018}, {3000, 50, 50});
+  expect_radii(make("muon"), gpt(), {3e-4, 0.02, 3e-4});
 }
 
 TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {

@@ -43,65 +43,49 @@ void expect_within(const at::Tensor& x, const at::Tensor& wanted, at::ScalarType
   }
 }
 
-struct Case {
-  const char* name;
-  at::Tensor x;  // (1, m, n) float64
-  double below;
-};
-
-void expect_all_within(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
-    expect_within(c.x, exact(c.x), at::kFloat, c.below, 5e-6, c.name);
-    expect_within(c.x, exact(c.x), at::kDouble, c.below, 1e-9, c.name);
-  }
-}
-
-// The displacement of a step is a radius times such a matrix.
-TEST(LargestSingularValue, FlatSpectra) {
+TEST(LargestSingularValue, EverySpectrum) {
   at::manual_seed(1);
+  struct Case {
+    const char* name;
+    at::Tensor x;  // (1, m, n) float64
+    double below = 1e-5;
+  };
   const auto four = make_orthogonalizer("polar_express:4");
-  expect_all_within({
-      {"0.8..1.1, square", with_singular_values(0.8 + 0.3 * uniform(512), 512, 512), 1e-3},
-      {"0.8..1.1, tall", with_singular_values(0.8 + 0.3 * uniform(384), 1536, 384), 1e-3},
-      {"0.8..1.1, wide", with_singular_values(0.8 + 0.3 * uniform(384), 384, 1536), 1e-3},
-      {"0.999..1.001", with_singular_values(0.999 + 0.002 * uniform(384), 384, 384), 1e-5},
-      {"a direction", four->polar(at::randn({1, 512, 512}, at::kDouble)), 1e-3},
-      {"a direction of 1/i", four->polar(with_singular_values(1 / indices(384), 384, 512)), 1e-3},
-      {"Gaussian", at::randn({1, 512, 512}, at::kDouble), 1e-5},
-  });
-}
-
-TEST(LargestSingularValue, DecayingSpectra) {
-  at::manual_seed(2);
   const at::Tensor low_rank =
       at::matmul(at::randn({1, 384, 64}, at::kDouble), at::randn({1, 64, 512}, at::kDouble)) / 8;
-  expect_all_within({
-      {"1/i", with_singular_values(1 / indices(384), 384, 384), 1e-5},
-      {"1/i, tall", with_singular_values(1 / indices(256), 1024, 256), 1e-5},
-      {"1/sqrt(i)", with_singular_values(indices(384).rsqrt(), 384, 384), 1e-5},
-      {"rank 64 plus noise", low_rank + 1e-4 * at::randn({1, 384, 512}, at::kDouble), 1e-5},
-  });
-}
-
-// Krylov spaces that end early: the next vector is only rounding error.
-TEST(LargestSingularValue, FewDistinctSingularValues) {
-  at::manual_seed(3);
   at::Tensor graded = at::full({40}, 1e-30, at::kDouble);
   graded[0] = 1;
   at::Tensor entry = at::zeros({1, 50, 60}, at::kDouble);
   entry[0][3][7] = -2;
-  expect_all_within({
-      {"rank 1", with_singular_values(at::ones({1}, at::kDouble), 200, 100), 1e-5},
-      {"rank 2", with_singular_values(at::ones({2}, at::kDouble), 100, 200), 1e-5},
-      {"identity", at::eye(200, at::kDouble).unsqueeze(0), 1e-5},
-      {"orthogonal", orthonormal(300, 100).unsqueeze(0), 1e-5},
-      {"ones", at::ones({1, 300, 100}, at::kDouble), 1e-5},
-      {"graded", at::diag(graded).unsqueeze(0), 1e-5},
-      {"one entry", entry, 1e-5},
-      {"one row", at::randn({1, 1, 70}, at::kDouble), 1e-5},
-      {"one column", at::randn({1, 70, 1}, at::kDouble), 1e-5},
-      {"one number", at::full({1, 1, 1}, -3, at::kDouble), 1e-5},
-  });
+  for (const Case& c : std::vector<Case>{
+           // Flat: the displacement of a step is a radius times such a matrix.
+           {"0.8..1.1, square", with_singular_values(0.8 + 0.3 * uniform(512), 512, 512), 1e-3},
+           {"0.8..1.1, tall", with_singular_values(0.8 + 0.3 * uniform(384), 1536, 384), 1e-3},
+           {"0.8..1.1, wide", with_singular_values(0.8 + 0.3 * uniform(384), 384, 1536), 1e-3},
+           {"0.999..1.001", with_singular_values(0.999 + 0.002 * uniform(384), 384, 384)},
+           {"a direction", four->polar(at::randn({1, 512, 512}, at::kDouble)), 1e-3},
+           {"a direction of 1/i", four->polar(with_singular_values(1 / indices(384), 384, 512)), 1e-3},
+           {"Gaussian", at::randn({1, 512, 512}, at::kDouble)},
+           // Decaying.
+           {"1/i", with_singular_values(1 / indices(384), 384, 384)},
+           {"1/i, tall", with_singular_values(1 / indices(256), 1024, 256)},
+           {"1/sqrt(i)", with_singular_values(indices(384).rsqrt(), 384, 384)},
+           {"rank 64 plus noise", low_rank + 1e-4 * at::randn({1, 384, 512}, at::kDouble)},
+           // Krylov spaces that end early: the next vector is only rounding error.
+           {"rank 1", with_singular_values(at::ones({1}, at::kDouble), 200, 100)},
+           {"rank 2", with_singular_values(at::ones({2}, at::kDouble), 100, 200)},
+           {"identity", at::eye(200, at::kDouble).unsqueeze(0)},
+           {"orthogonal", orthonormal(300, 100).unsqueeze(0)},
+           {"ones", at::ones({1, 300, 100}, at::kDouble)},
+           {"graded", at::diag(graded).unsqueeze(0)},
+           {"one entry", entry},
+           {"one row", at::randn({1, 1, 70}, at::kDouble)},
+           {"one column", at::randn({1, 70, 1}, at::kDouble)},
+           {"one number", at::full({1, 1, 1}, -3, at::kDouble)},
+       }) {
+    expect_within(c.x, exact(c.x), at::kFloat, c.below, 5e-6, c.name);
+    expect_within(c.x, exact(c.x), at::kDouble, c.below, 1e-9, c.name);
+  }
 }
 
 TEST(LargestSingularValue, StacksOfSmallMatrices) {

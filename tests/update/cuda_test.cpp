@@ -12,16 +12,12 @@
 namespace gluon {
 namespace {
 
-std::vector<Layer> on_cuda(std::vector<Layer> layers) {
-  for (Layer& layer : layers) layer.parameter = layer.parameter.cuda();
-  return layers;
-}
-
 TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   for (const char* preset : {"muon", "scion", "unscion", "sign_descent", "normalized_descent", "adamw"}) {
     for (auto cpu : {transformer_layers(), cnn_layers()}) {
-      auto gpu = on_cuda(cpu);
+      auto gpu = cpu;
+      for (Layer& layer : gpu) layer.parameter = layer.parameter.cuda();
       Optimizer cpu_optimizer(cpu, presets::make(preset));
       Optimizer gpu_optimizer(gpu, presets::make(preset));
       for (uint64_t step = 0; step < 3; ++step) {
@@ -71,10 +67,6 @@ void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
   }
 }
 
-void expect_equal(const std::vector<Layer>& a, const std::vector<Layer>& b) {
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].parameter.equal(b[i].parameter)) << a[i].name;
-}
-
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -89,8 +81,7 @@ TEST_F(Fused, StepsAsOnTheCpu) {
     const std::vector<Layer> gpu = fused_layers();
     std::vector<Layer> cpu = gpu;
     for (Layer& layer : cpu) layer.parameter = layer.parameter.cpu().to(at::kDouble);
-    std::vector<at::Tensor> start;
-    for (const Layer& layer : cpu) start.push_back(layer.parameter.clone());
+    const std::vector<at::Tensor> start = copies_of(cpu);
     Optimizer gpu_optimizer(gpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
     Optimizer cpu_optimizer(cpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
     for (uint64_t step = 0; step < 5; ++step) {
@@ -140,8 +131,8 @@ TEST_F(Fused, ObserversAndSmallScratchChangeNoBit) {
     for (auto* optimizer : {&plain_optimizer, &watched_optimizer, &chunked_optimizer}) optimizer->step();
   }
   EXPECT_EQ(watcher->seen, 3 * 6);
-  expect_equal(plain, watched);
-  expect_equal(plain, chunked);
+  EXPECT_TRUE(bitwise_equal(watched, copies_of(plain)));
+  EXPECT_TRUE(bitwise_equal(chunked, copies_of(plain)));
 }
 
 TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {
@@ -154,8 +145,7 @@ TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {
         optimizer.step();
       }
       const OptimizerState state = optimizer.state();
-      std::vector<at::Tensor> kept;
-      for (const Layer& layer : layers) kept.push_back(layer.parameter.clone());
+      const std::vector<at::Tensor> kept = copies_of(layers);
       set_gradients(layers, 77);
       at::Tensor(layers[bad].parameter).mutable_grad()[17][3] = std::numeric_limits<float>::infinity();
       optimizer.step();
@@ -165,7 +155,7 @@ TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {
                          join("the gradient of layer 'layer", bad, "' holds NaN or Inf at step ", before));
       EXPECT_EQ(optimizer.steps_taken(), before);
       EXPECT_EQ(optimizer.effective_radii()[0].radius, before == 0 ? 0 : 0.018);
-      for (std::size_t i = 0; i < layers.size(); ++i) EXPECT_TRUE(layers[i].parameter.equal(kept[i])) << layers[i].name;
+      EXPECT_TRUE(bitwise_equal(layers, kept));
       const OptimizerState after = optimizer.state();
       for (const auto& [name, tensor] : state.tensors) EXPECT_TRUE(tensor.equal(after.tensors.at(name))) << name;
       set_gradients(layers, 78);

@@ -1,10 +1,10 @@
-#include "gluon/update/device_lmo.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "gluon/update/fused_executor.h"
 
 namespace gluon {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gluon/geometry/presets.h"
+#include "gluon/plan/step_plan.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 
@@ -15,15 +16,12 @@ TEST(Initialize, EveryMatrixLiesOnItsSphere) {
   for (auto layers : {transformer_layers(), cnn_layers()}) {
     for (const Geometry& geometry : {presets::unscion(), presets::scion()}) {
       initialize(layers, geometry, {.ball = 3});
-      const auto assignment = geometry.assign(layers);
-      for (std::size_t i = 0; i < layers.size(); ++i) {
-        const Rule& rule = geometry.rules()[assignment[i]];
-        for (const Block& block : split_blocks(layers[i], rule.split)) {
-          const at::Tensor x = block.of(layers[i].parameter).reshape({1, block.shape.rows, block.shape.cols});
-          if (layers[i].role == Role::kVector || layers[i].role == Role::kScalar) continue;
-          const double expected = rule.ball.value_or(3);
-          EXPECT_NEAR(rule.norm.resolve(block.shape, "svd")->norm(x).item<double>(), expected, 1e-9 * expected)
-              << block.name;
+      for (const StepPlan::Batch& batch : route(layers, geometry, {.orthogonalizer = "svd"}).batches) {
+        for (const Block& block : batch.blocks) {
+          if (block.layer.role == Role::kVector || block.layer.role == Role::kScalar) continue;
+          const at::Tensor x = block.of(block.layer.parameter).reshape({1, block.shape.rows, block.shape.cols});
+          const double expected = geometry.rules()[batch.rule].ball.value_or(3);
+          EXPECT_NEAR(batch.norm->norm(x).item<double>(), expected, 1e-9 * expected) << block.name;
         }
       }
     }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gluon/core/layer.h"
+#include "gluon/update/optimizer.h"
 
 namespace gluon {
 
@@ -44,6 +44,18 @@ inline double quadratic_loss(std::vector<Layer>& layers) {
     loss += 0.5 * difference.to(at::kDouble).square().sum().item<double>();
   }
   return loss;
+}
+
+inline void train(Optimizer& optimizer, std::vector<Layer>& layers, int steps = 1) {
+  for (int step = 0; step < steps; ++step) {
+    quadratic_loss(layers);
+    optimizer.step();
+  }
+}
+
+/// Exact orthogonalization, and no warnings.
+inline OptimizerOptions quiet(std::optional<Momentum> momentum = std::nullopt) {
+  return {.momentum = momentum, .orthogonalizer = "svd", .warn = [](const std::string&) {}};
 }
 
 inline std::vector<at::Tensor> copies_of(const std::vector<Layer>& layers) {

@@ -47,14 +47,14 @@ Role role_of(const std::vector<Layer>& layers, const std::string& name) {
 
 TEST(LayersOf, RolesComeFromModulesNamesAndOverrides) {
   const Net net;
-  const auto layers = layers_of(net, {{"last.*", Role::kHead}});
+  const auto layers = layers_of(net, {{"last.*", Role::kHead}, {"last.w*", Role::kEmbedding}});
   EXPECT_EQ(layers.size(), 8);  // without the frozen one
   EXPECT_EQ(role_of(layers, "conv.weight"), Role::kConv);
   EXPECT_EQ(role_of(layers, "tokens.weight"), Role::kEmbedding);
   EXPECT_EQ(role_of(layers, "body.weight"), Role::kHidden);
   EXPECT_EQ(role_of(layers, "body.bias"), Role::kVector);
   EXPECT_EQ(role_of(layers, "norm.weight"), Role::kVector);
-  EXPECT_EQ(role_of(layers, "last.weight"), Role::kHead);
+  EXPECT_EQ(role_of(layers, "last.weight"), Role::kHead);  // the first override that matches
   EXPECT_INPUT_ERROR(layers_of(net, {{"lost.*", Role::kHead}}), "no trainable parameter matches 'lost.*'");
 }
 
@@ -71,15 +71,36 @@ TEST(LayersOf, TiedParameterIsListedOnce) {
   EXPECT_EQ(layers[0].role, Role::kEmbedding);
 }
 
+TEST(LayersOf, EveryConvolutionHasItsRole) {
+  using namespace torch::nn;
+  EXPECT_EQ(role_of(layers_of(*Conv1d(3, 4, 5)), "weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers_of(*Conv2d(3, 4, 5)), "weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers_of(*Conv3d(3, 4, 5)), "weight"), Role::kConv);
+  EXPECT_EQ(role_of(layers_of(*EmbeddingBag(5, 4)), "weight"), Role::kEmbedding);
+  struct Decoder : Module {
+    explicit Decoder(std::shared_ptr<Module> up) { register_module("up", std::move(up)); }
+  };
+  for (const std::shared_ptr<Module>& up : std::vector<std::shared_ptr<Module>>{
+           ConvTranspose1d(4, 2, 3).ptr(), ConvTranspose2d(4, 2, 3).ptr(), ConvTranspose3d(4, 2, 3).ptr()}) {
+    EXPECT_INPUT_ERROR(layers_of(Decoder(up)), "'up.weight' is a transposed convolution");
+    EXPECT_EQ(role_of(layers_of(Decoder(up), {{"up.weight", Role::kConv}}), "up.weight"), Role::kConv);
+  }
+}
+
+// One step of a training loop.
+void train(Net& net, TorchOptimizer& optimizer) {
+  optimizer.zero_grad();
+  net.loss().backward();
+  optimizer.step();
+}
+
 TEST(TorchOptimizer, WorksInATorchLoopAndFollowsTorchSchedulers) {
   Net net;
   TorchOptimizer optimizer(layers_of(net), presets::unscion({.hidden = 0.01, .embedding = 0.05, .conv = 0.05}));
   torch::optim::StepLR schedule(optimizer, 5, 0.5);
   const double start = net.loss().item<double>();
   for (int step = 0; step < 10; ++step) {
-    optimizer.zero_grad();
-    net.loss().backward();
-    optimizer.step();
+    train(net, optimizer);
     schedule.step();
   }
   EXPECT_LT(net.loss().item<double>(), start);
@@ -111,32 +132,18 @@ TEST(TorchOptimizer, ParametersAddedLaterAreRejected) {
   EXPECT_INPUT_ERROR(optimizer.step(), "its layers are those given at construction");
 }
 
-TEST(LayersOf, TransposedConvolutionNeedsARole) {
-  struct Decoder : torch::nn::Module {
-    torch::nn::ConvTranspose2d up{register_module("up", torch::nn::ConvTranspose2d(4, 2, 3))};
-    torch::nn::EmbeddingBag bag{register_module("bag", torch::nn::EmbeddingBag(5, 4))};
-  };
-  EXPECT_INPUT_ERROR(layers_of(Decoder()), "'up.weight' is a transposed convolution");
-  const auto layers = layers_of(Decoder(), {{"up.weight", Role::kConv}});
-  EXPECT_EQ(role_of(layers, "up.weight"), Role::kConv);
-  EXPECT_EQ(role_of(layers, "bag.weight"), Role::kEmbedding);
-}
-
 TEST(TorchOptimizer, TorchSaveAndLoadUseNames) {
   Net first;
   Net second;
   TorchOptimizer source(layers_of(first), presets::muon());
   TorchOptimizer target(layers_of(second), presets::muon());
-  const auto train = [](Net& net, TorchOptimizer& optimizer) {
-    optimizer.zero_grad();
-    net.loss().backward();
-    optimizer.step();
-  };
   for (int step = 0; step < 3; ++step) train(first, source);
+  source.param_groups()[0].options().set_lr(0.25);
   std::stringstream file;
   torch::save(source, file);
   torch::load(target, file);
   EXPECT_EQ(target.core().steps_taken(), 3);
+  EXPECT_EQ(target.param_groups()[0].options().get_lr(), 0.25);
   const auto expected = source.core().state();
   for (const auto& [name, tensor] : target.core().state().tensors) {
     EXPECT_TRUE(tensor.equal(expected.tensors.at(name))) << name;
@@ -149,36 +156,6 @@ TEST(TorchOptimizer, ForeignArchiveIsRejected) {
   std::stringstream file;
   torch::save(torch::ones({2}), file);
   EXPECT_INPUT_ERROR(torch::load(optimizer, file), "the archive holds no Gluon optimizer");
-}
-
-TEST(LayersOf, EveryConvolutionHasItsRole) {
-  using namespace torch::nn;
-  EXPECT_EQ(role_of(layers_of(*Conv1d(3, 4, 5)), "weight"), Role::kConv);
-  EXPECT_EQ(role_of(layers_of(*Conv2d(3, 4, 5)), "weight"), Role::kConv);
-  EXPECT_EQ(role_of(layers_of(*Conv3d(3, 4, 5)), "weight"), Role::kConv);
-  struct Decoder : Module {
-    explicit Decoder(std::shared_ptr<Module> up) { register_module("up", std::move(up)); }
-  };
-  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose1d(4, 2, 3).ptr())), "'up.weight' is a transposed convolution");
-  EXPECT_INPUT_ERROR(layers_of(Decoder(ConvTranspose3d(4, 2, 3).ptr())), "'up.weight' is a transposed convolution");
-}
-
-TEST(LayersOf, FirstMatchingOverrideWins) {
-  const Net net;
-  const auto layers = layers_of(net, {{"body.*t", Role::kHead}, {"body.w*", Role::kEmbedding}});
-  EXPECT_EQ(role_of(layers, "body.weight"), Role::kHead);
-}
-
-TEST(TorchOptimizer, LoadRestoresTheLearningRate) {
-  Net first;
-  Net second;
-  TorchOptimizer source(layers_of(first), presets::muon());
-  TorchOptimizer target(layers_of(second), presets::muon());
-  source.param_groups()[0].options().set_lr(0.25);
-  std::stringstream file;
-  torch::save(source, file);
-  torch::load(target, file);
-  EXPECT_EQ(target.param_groups()[0].options().get_lr(), 0.25);
 }
 
 }  // namespace

@@ -12,10 +12,6 @@
 namespace gluon {
 namespace {
 
-OptimizerOptions quiet() {
-  return {.orthogonalizer = "svd", .warn = [](const std::string&) {}};
-}
-
 // Fails in its second call.
 class FailingNorm : public Norm {
  public:
@@ -97,10 +93,7 @@ TEST(UserCode, ObserversSeeOnlyTheStepsTheyWatch) {
   Optimizer optimizer(layers, presets::muon(), quiet());
   const auto observer = std::make_shared<EveryOtherStep>();
   optimizer.add_observer(observer);
-  for (int step = 0; step < 4; ++step) {
-    quadratic_loss(layers);
-    optimizer.step();
-  }
+  train(optimizer, layers, 4);
   EXPECT_EQ(observer->before, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(observer->after, (std::vector<int64_t>{1, 1, 3, 3}));  // the matrix, and AdamW's layer
 }

@@ -8,6 +8,7 @@
 
 #include "gluon/core/check.h"
 #include "gluon/lmo/orthogonalize/blas.h"
+#include "gluon/lmo/safe_norm.h"
 
 namespace gluon {
 namespace {
@@ -141,11 +142,6 @@ void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, 
   }
 }
 
-at::Tensor divided_by_largest_entry(const at::Tensor& batch) {
-  const at::Tensor largest = at::maximum(batch.amax({1, 2}, true), batch.amin({1, 2}, true).neg());
-  return batch / largest.masked_fill(largest == 0, 1);
-}
-
 }  // namespace
 
 at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan) {
@@ -162,12 +158,12 @@ at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan) {
 
 at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
   const bool tall = batch.size(1) > batch.size(2);
-  at::Tensor x = divided_by_largest_entry(batch);
+  at::Tensor x = batch / one_if_zero(largest_entry(batch, {1, 2}));
   if (tall) x = x.transpose(1, 2);
   at::Tensor r = at::bmm(x, x.transpose(1, 2)), q;
   const at::Tensor bound = plan.bound == SingularBound::kFrobenius ? r.diagonal(0, 1, 2).sum(1).sqrt_().view({-1, 1, 1})
                                                                    : at::linalg_vector_norm(r, 2, {1, 2}, true).sqrt_();
-  const at::Tensor divisor = plan.safety * bound.masked_fill(bound == 0, 1);
+  const at::Tensor divisor = plan.safety * one_if_zero(bound);
   x = x / divisor;
   r = r / divisor.square();
   const std::size_t steps = plan.coefficients.size();
@@ -199,12 +195,12 @@ at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan) {
   const auto gram = [&](const at::Tensor& y) { return rounded(at::bmm(y, y.transpose(1, 2))); };
 
   const bool tall = batch.size(1) > batch.size(2);
-  at::Tensor x = divided_by_largest_entry(batch).to(at::kFloat);
+  at::Tensor x = (batch / one_if_zero(largest_entry(batch, {1, 2}))).to(at::kFloat);
   if (tall) x = x.transpose(1, 2);
   const at::Tensor bound = plan.bound == SingularBound::kFrobenius
                                ? at::linalg_vector_norm(x, 2, {1, 2}, true)
                                : at::linalg_vector_norm(gram(rounded(x)).to(at::kFloat), 2, {1, 2}, true).sqrt_();
-  x = rounded(x / (plan.safety * bound.masked_fill(bound == 0, 1)));
+  x = rounded(x / (plan.safety * one_if_zero(bound)));
   for (const auto& [a, b, c] : plan.coefficients) {
     const at::Tensor r = gram(x);
     const at::Tensor z = rounded(at::baddbmm(r, r, r, b, c));

@@ -23,6 +23,8 @@ template <typename Real> class BlasTest : public ::testing::Test {
   // NaN marks entries that must not be read or that must be overwritten.
   static at::Tensor unset(int64_t n) { return at::full({n, n}, std::nan(""), kDtype); }
 
+  static Real* data(const at::Tensor& x) { return x.data_ptr<Real>(); }
+
   static void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
     const double error = (actual - expected).norm().template item<double>();
     EXPECT_LE(error, kTolerance * expected.norm().template item<double>());
@@ -38,8 +40,7 @@ constexpr int64_t kSizes[] = {1, 2, 7, 8, 9, 47, 48, 49, 96, 97, 145, 230};
 TYPED_TEST(BlasTest, MultiplyIsTheProduct) {
   const at::Tensor a = this->random(5, 70), b = this->random(70, 33);
   at::Tensor c = at::full({5, 33}, std::nan(""), this->kDtype);
-  multiply<TypeParam>(5, 33, 70, a.template data_ptr<TypeParam>(), b.template data_ptr<TypeParam>(),
-                      c.template data_ptr<TypeParam>());
+  multiply<TypeParam>(5, 33, 70, this->data(a), this->data(b), this->data(c));
   this->expect_close(c, at::matmul(a, b));
 }
 
@@ -47,8 +48,8 @@ TYPED_TEST(BlasTest, GramUsesTheSmallerSide) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{13, 50}, {50, 13}, {20, 20}}) {
     const at::Tensor x = this->random(rows, columns);
     at::Tensor r = this->unset(std::min(rows, columns));
-    gram<TypeParam>(rows, columns, x.template data_ptr<TypeParam>(), r.template data_ptr<TypeParam>());
-    mirror_upper<TypeParam>(r.size(0), r.template data_ptr<TypeParam>());
+    gram<TypeParam>(rows, columns, this->data(x), this->data(r));
+    mirror_upper<TypeParam>(r.size(0), this->data(r));
     this->expect_close(r, rows <= columns ? at::matmul(x, x.t()) : at::matmul(x.t(), x));
   }
 }
@@ -56,8 +57,7 @@ TYPED_TEST(BlasTest, GramUsesTheSmallerSide) {
 TYPED_TEST(BlasTest, AddSquareReadsAndWritesOneTriangle) {
   const at::Tensor x = this->random(31, 31), r = x + x.t(), z = this->random(31, 31).triu();
   at::Tensor result = z + at::full({31, 31}, 5.0, this->kDtype).tril(-1);
-  add_square<TypeParam>(31, TypeParam(0.5), r.template data_ptr<TypeParam>(), TypeParam(-2),
-                        result.template data_ptr<TypeParam>());
+  add_square<TypeParam>(31, TypeParam(0.5), this->data(r), TypeParam(-2), this->data(result));
   this->expect_close(result.triu(), (0.5 * at::matmul(r, r) - 2 * z).triu());
   EXPECT_TRUE(at::equal(result.tril(-1), at::full({31, 31}, 5.0, this->kDtype).tril(-1)));
 }
@@ -66,9 +66,8 @@ TYPED_TEST(BlasTest, CommutingProductIsExactlySymmetric) {
   for (const int64_t n : kSizes) {
     const at::Tensor x = this->random(n, n), a = x + x.t(), b = at::matmul(a, a);
     at::Tensor c = this->unset(n);
-    commuting_product<TypeParam>(n, a.template data_ptr<TypeParam>(), b.template data_ptr<TypeParam>(),
-                                 c.template data_ptr<TypeParam>());
-    mirror_upper<TypeParam>(n, c.template data_ptr<TypeParam>());
+    commuting_product<TypeParam>(n, this->data(a), this->data(b), this->data(c));
+    mirror_upper<TypeParam>(n, this->data(c));
     EXPECT_TRUE(at::equal(c, c.t())) << "n = " << n;
     this->expect_close(c, at::matmul(a, b));
   }
@@ -78,7 +77,7 @@ TYPED_TEST(BlasTest, MirrorCopiesTheUpperTriangle) {
   for (const int64_t n : kSizes) {
     const at::Tensor upper = this->random(n, n).triu();
     at::Tensor c = at::where(at::ones({n, n}, at::kBool).triu(), upper, this->unset(n));
-    mirror_upper<TypeParam>(n, c.template data_ptr<TypeParam>());
+    mirror_upper<TypeParam>(n, this->data(c));
     EXPECT_TRUE(at::equal(c, upper + upper.triu(1).t())) << "n = " << n;
   }
 }

@@ -1,39 +1,17 @@
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 
 #include <ATen/ATen.h>
-#include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "gluon/core/check.h"
+#include "tests/expect_error.h"
 
 namespace gluon {
 namespace {
-
-const std::string kAllowed =
-    "; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
-    "direct:, float32: or bfloat16:";
-
-std::string error_of_name(const std::string& name) {
-  try {
-    make_orthogonalizer(name);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-std::string error_of_input(const at::Tensor& batch) {
-  try {
-    make_orthogonalizer("svd")->polar(batch);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // Properties of every orthogonalizer.
 class EveryOrthogonalizer : public ::testing::TestWithParam<const char*> {
@@ -74,7 +52,7 @@ TEST_P(EveryOrthogonalizer, ScaleDoesNotMatter) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const auto& [m, n] : kShapes) {
       const at::Tensor g = at::randn({2, m, n}, dtype), expected = polar(g);
-      for (const double scale : {1e-30, 1e30}) {
+      for (const double scale : {1e-37, 1e-30, 1e30, 1e36}) {
         // The scaling itself rounds the entries; ill-conditioned input makes that visible beyond 1e-6, and
         // bfloat16 may round the other way.
         const double rounding = dtype == at::kFloat ? 2e-4 : 1e-12;
@@ -150,16 +128,18 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
                          });
 
 TEST(Orthogonalizer, ShortNamesTakeTheDefaults) {
-  EXPECT_EQ(make_orthogonalizer("newton_schulz")->name(), "newton_schulz:5");
-  EXPECT_EQ(make_orthogonalizer("polar_express")->name(), "polar_express:4");
-  EXPECT_EQ(make_orthogonalizer("polar_express:7")->name(), "polar_express:7");
-  EXPECT_EQ(make_orthogonalizer("polar_express:4:0.005")->name(), "polar_express:4");
-  EXPECT_EQ(make_orthogonalizer("polar_express:5:0.001")->name(), "polar_express:5");
-  EXPECT_EQ(make_orthogonalizer("polar_express:8:0.0001")->name(), "polar_express:8");
-  EXPECT_EQ(make_orthogonalizer("polar_express:8:0.001")->name(), "polar_express:8:0.001");
-  EXPECT_EQ(make_orthogonalizer("gram:polar_express:6:1e-4")->name(), "gram:polar_express:6:1e-04");
-  EXPECT_EQ(make_orthogonalizer("direct:newton_schulz:3")->name(), "direct:newton_schulz:3");
-  EXPECT_EQ(make_orthogonalizer("bfloat16:newton_schulz")->name(), "bfloat16:newton_schulz:5");
+  for (const auto& [given, name] : {std::pair{"newton_schulz", "newton_schulz:5"},
+                                    {"polar_express", "polar_express:4"},
+                                    {"polar_express:7", "polar_express:7"},
+                                    {"polar_express:4:0.005", "polar_express:4"},
+                                    {"polar_express:5:0.001", "polar_express:5"},
+                                    {"polar_express:8:0.0001", "polar_express:8"},
+                                    {"polar_express:8:0.001", "polar_express:8:0.001"},
+                                    {"gram:polar_express:6:1e-4", "gram:polar_express:6:1e-04"},
+                                    {"direct:newton_schulz:3", "direct:newton_schulz:3"},
+                                    {"bfloat16:newton_schulz", "bfloat16:newton_schulz:5"}}) {
+    EXPECT_EQ(make_orthogonalizer(given)->name(), name);
+  }
 }
 
 TEST(Orthogonalizer, UnknownNamesListWhatIsAllowed) {
@@ -167,36 +147,55 @@ TEST(Orthogonalizer, UnknownNamesListWhatIsAllowed) {
        {"", "qr", "svd:5", "gram:svd", "gram", "direct:", "gram:gram:newton_schulz", "newton_schulz:5:1",
         "polar_express:5:0.1:2", "Newton_Schulz", "float32", "float32:svd", "bfloat16", "bfloat16:", "bfloat16:svd",
         "bfloat16:float32:newton_schulz", "gram:bfloat16:newton_schulz"}) {
-    EXPECT_EQ(error_of_name(name), "unknown orthogonalizer '" + name + "'" + kAllowed);
+    EXPECT_INPUT_ERROR(make_orthogonalizer(name),
+                       "unknown orthogonalizer '" + name +
+                           "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two "
+                           "after gram:, direct:, float32: or bfloat16:");
   }
 }
 
 TEST(Orthogonalizer, BadNumbersAreRejected) {
-  EXPECT_EQ(error_of_name("newton_schulz:five"),
-            "orthogonalizer 'newton_schulz:five': STEPS: expected a whole number, got 'five'");
-  EXPECT_EQ(error_of_name("newton_schulz:"), "orthogonalizer 'newton_schulz:': STEPS: expected a whole number, got ''");
-  EXPECT_EQ(error_of_name("polar_express:5.5"),
-            "orthogonalizer 'polar_express:5.5': STEPS: expected a whole number, got '5.5'");
-  EXPECT_EQ(error_of_name("gram:polar_express:5:x"),
-            "orthogonalizer 'gram:polar_express:5:x': LOWER: expected a number, got 'x'");
-  EXPECT_EQ(error_of_name("newton_schulz:0"), "orthogonalizer 'newton_schulz:0': STEPS must be in 1..100, got 0");
-  EXPECT_EQ(error_of_name("newton_schulz:101"), "orthogonalizer 'newton_schulz:101': STEPS must be in 1..100, got 101");
-  EXPECT_EQ(error_of_name("newton_schulz:100"), "no error");
-  EXPECT_EQ(error_of_name("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
-}
-
-TEST(Orthogonalizer, BFloat16RejectsTheGramForm) {
-  EXPECT_EQ(error_of_name("bfloat16:gram:polar_express"),
-            "orthogonalizer 'bfloat16:gram:polar_express:4': bfloat16 has the direct form only");
+  for (const auto& [name, message] :
+       {std::pair<std::string, std::string>{"newton_schulz:five", "STEPS: expected a whole number, got 'five'"},
+        {"newton_schulz:", "STEPS: expected a whole number, got ''"},
+        {"polar_express:5.5", "STEPS: expected a whole number, got '5.5'"},
+        {"gram:polar_express:5:x", "LOWER: expected a number, got 'x'"},
+        {"newton_schulz:0", "STEPS must be in 1..100, got 0"},
+        {"newton_schulz:101", "STEPS must be in 1..100, got 101"}}) {
+    EXPECT_INPUT_ERROR(make_orthogonalizer(name), "orthogonalizer '" + name + "': " + message);
+  }
+  EXPECT_NO_THROW(make_orthogonalizer("newton_schulz:100"));
+  EXPECT_INPUT_ERROR(make_orthogonalizer("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
+  EXPECT_INPUT_ERROR(make_orthogonalizer("bfloat16:gram:polar_express"),
+                     "orthogonalizer 'bfloat16:gram:polar_express:4': bfloat16 has the direct form only");
 }
 
 TEST(Orthogonalizer, BadInputTensorsAreRejected) {
-  EXPECT_EQ(error_of_input(at::zeros({16, 8, 3, 3})), "Orthogonalizer: expected (b, m, n), got [16, 8, 3, 3]");
-  EXPECT_EQ(error_of_input(at::zeros({8, 3})), "Orthogonalizer: expected (b, m, n), got [8, 3]");
-  EXPECT_EQ(error_of_input(at::zeros({1, 8, 3}, at::kLong)),
-            "Orthogonalizer: expected float64, float32, float16 or bfloat16, got Long");
-  EXPECT_EQ(error_of_input(at::zeros({1, 8, 3}, at::kComplexFloat)),
-            "Orthogonalizer: expected float64, float32, float16 or bfloat16, got ComplexFloat");
+  const auto polar = [](const at::Tensor& batch) { return make_orthogonalizer("svd")->polar(batch); };
+  EXPECT_INPUT_ERROR(polar(at::zeros({16, 8, 3, 3})), "Orthogonalizer: expected (b, m, n), got [16, 8, 3, 3]");
+  EXPECT_INPUT_ERROR(polar(at::zeros({8, 3})), "Orthogonalizer: expected (b, m, n), got [8, 3]");
+  for (const auto& [type, name] : {std::pair{at::kLong, "Long"}, {at::kComplexFloat, "ComplexFloat"}}) {
+    EXPECT_INPUT_ERROR(polar(at::zeros({1, 8, 3}, type)),
+                       std::string("Orthogonalizer: expected float64, float32, float16 or bfloat16, got ") + name);
+  }
+}
+
+TEST(Svd, PolarFactorOfAKnownDecomposition) {
+  at::manual_seed(3);
+  const auto expect_found = [](int64_t m, int64_t n, const at::Tensor& sigma, double tolerance) {
+    const at::Tensor u = std::get<0>(at::linalg_qr(at::randn({1, m, sigma.size(0)}, sigma.options())));
+    const at::Tensor v = std::get<0>(at::linalg_qr(at::randn({1, n, sigma.size(0)}, sigma.options())));
+    const at::Tensor found = make_orthogonalizer("svd")->polar(at::bmm(u * sigma, v.transpose(1, 2)));
+    EXPECT_LT((found - at::bmm(u, v.transpose(1, 2))).abs().max().item<double>(), tolerance) << m << " x " << n;
+  };
+  for (const auto& [m, n] : kShapes) expect_found(m, n, at::rand({std::min(m, n)}, at::kDouble) + 0.01, 1e-12);
+  // The other 27 directions are rounding.
+  for (const auto dtype : {at::kFloat, at::kDouble}) expect_found(30, 40, at::tensor({5.0, 1.0, 0.1}).to(dtype), 2e-5);
+}
+
+TEST(Svd, SmallButRealDirectionsAreKept) {
+  const at::Tensor polar = make_orthogonalizer("svd")->polar(at::diag(at::tensor({1.0f, 1e-5f})).unsqueeze(0));
+  EXPECT_TRUE(polar[0].allclose(at::eye(2), 0, 1e-6));
 }
 
 }  // namespace
