@@ -18,4 +18,7 @@ void add_train(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_watch(CLI::App& app);
 
+/// One sentence for the user if `error` is theirs to solve: bad input, files, exhausted memory. Otherwise nothing.
+std::string user_error(const std::exception& error);
+
 }  // namespace gluon::cli

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 

@@ -1,17 +1,19 @@
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <malloc.h>
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <limits>
+#include <new>
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/out_of_memory.h"
-#include "cli/whole_numbers.h"
 #include "gluon/core/check.h"
 #include "gluon/core/openmp_spinning.h"
 #include "gluon/distributed/collective.h"
@@ -42,7 +44,48 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+template <typename Number> std::string range_error(bool fits, const std::string& text) {
+  using Limits = std::numeric_limits<Number>;
+  return fits ? "" : gluon::join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
+}
+
+std::string check_signed(const std::string& text) {
+  errno = 0;
+  (void)std::strtoll(text.c_str(), nullptr, 0);
+  return range_error<int64_t>(errno != ERANGE, text);
+}
+
+std::string check_unsigned(const std::string& text) {
+  errno = 0;
+  (void)std::strtoull(text.c_str(), nullptr, 0);  // accepts negative numbers
+  return range_error<uint64_t>(errno != ERANGE && !text.starts_with('-'), text);
+}
+
+// Makes every integer option of `app` and its subcommands reject numbers that do not fit its type, which CLI11 clamps
+// without an error.
+void check_whole_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) option->check(CLI::Validator(check_signed, ""));
+    if (type.starts_with("UINT")) option->check(CLI::Validator(check_unsigned, ""));
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
+}
+
 }  // namespace
+
+std::string gluon::cli::user_error(const std::exception& error) {
+  const std::string text = error.what(), first = text.substr(0, text.find('\n'));
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return text;
+  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr) return text;
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  if (const auto* gpu = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
+    const std::string what = gpu->what_without_backtrace();
+    return "out of GPU memory: " + what.substr(0, what.find('\n'));
+  }
+  const std::size_t memory = first.find("can't allocate memory");  // LibTorch has no type for it
+  return memory == std::string::npos ? "" : "out of memory: " + first.substr(memory);
+}
 
 int main(int argc, char** argv) {
   keep_freed_memory();
@@ -57,18 +100,12 @@ int main(int argc, char** argv) {
     at::set_num_threads(threads);
     spinning.emplace(threads);
   });
-  gluon::cli::add_train(app);
-  gluon::cli::add_sweep(app);
-  gluon::cli::add_tune(app);
-  gluon::cli::add_eval(app);
-  gluon::cli::add_sample(app);
-  gluon::cli::add_data(app);
-  gluon::cli::add_fit(app);
-  gluon::cli::add_report(app);
-  gluon::cli::add_watch(app);
-  gluon::cli::add_theory(app);
-  gluon::cli::add_bench(app);
-  gluon::cli::check_whole_numbers(app);
+  using namespace gluon::cli;
+  for (const auto add : {add_train, add_sweep, add_tune, add_eval, add_sample, add_data, add_fit, add_report, add_watch,
+                         add_theory, add_bench}) {
+    add(app);
+  }
+  check_whole_numbers(app);
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::CallForHelp();
@@ -76,18 +113,12 @@ int main(int argc, char** argv) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
-  } catch (const gluon::InputError& error) {
-    std::cerr << "gluon: " << error.what() << '\n';
-    return 2;
   } catch (const gluon::RankLost& error) {
     std::cerr << "gluon: " << error.what() << std::endl;
     std::_Exit(gluon::lab::kRankLostCode);  // threads may still wait for the lost rank
-  } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << "gluon: " << error.what() << '\n';
-    return 2;
   } catch (const std::exception& error) {
-    if (const std::string memory = gluon::cli::out_of_memory(error); !memory.empty()) {
-      std::cerr << "gluon: " << memory << '\n';
+    if (const std::string for_user = user_error(error); !for_user.empty()) {
+      std::cerr << "gluon: " << for_user << '\n';
       return 2;
     }
     // An error inside a library: the first line is the message, the rest a backtrace.

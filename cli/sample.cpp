@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 #include "lab/train/sample.h"
 
 namespace gluon::cli {

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/out_of_memory.h"
 #include "cli/stop_on_signal.h"
 #include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
@@ -17,9 +16,7 @@
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
 #include "lab/train/config_fields.h"
-#include "lab/train/config_toml.h"
 #include "lab/train/experiment.h"
-#include "lab/train/run_facts.h"
 #include "lab/train/sample.h"
 #include "lab/train/trainer.h"
 
@@ -39,8 +36,6 @@ struct TrainCommand {
   double rank_timeout = 600;
   int64_t sample = 0;  // tokens of text to print at the end
 };
-
-std::string default_stem(const lab::TrainConfig& config) { return config.model + "-" + config.preset; }
 
 void print_summary(const lab::TrainConfig& config, const lab::Experiment& experiment, const lab::TrainSummary& summary,
                    const std::filesystem::path& run) {
@@ -96,10 +91,10 @@ lab::TrainSummary train_in(lab::RunDirectory& directory, lab::Trainer& trainer, 
   lab::RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
   if (options.tensorboard) writer.add_event_file();
   if (options.resume) directory.set_config(resolved);
-  directory.set_facts(lab::facts_json({.device = options.config.device,
-                                       .precision = trainer.precision(),
-                                       .data = data,
-                                       .routing = trainer.optimizer().routing_report()}));
+  directory.set_facts({.device = options.config.device,
+                       .precision = trainer.precision(),
+                       .data = data,
+                       .routing = trainer.optimizer().routing_report()});
   std::cout << resolved << "\ndata: " << data << "\nprecision: " << trainer.precision() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;
   return trainer.run(&writer, stop_on_signal());
@@ -117,17 +112,14 @@ CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) 
   return lab::join_ranks(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
 }
 
-// Paths may differ between machines; the trainer compares what is in the files.
-void check_configs(const TrainCommand& options, Collective& collective) {
-  std::map<std::string, std::string> values = lab::values_shared_by_ranks(options.config);
-  values["resume"] = options.resume ? "true" : "false";
-  check_agreement(collective, values);
-}
-
 // Trains in this process, alone or as one of several ranks.
 void train_here(const TrainCommand& options, const CollectivePtr& collective) {
   const lab::TrainConfig& config = options.config;
-  if (collective) check_configs(options, *collective);
+  if (collective) {  // paths may differ between machines; the trainer compares what is in the files
+    std::map<std::string, std::string> values = lab::values_shared_by_ranks(config);
+    values["resume"] = options.resume ? "true" : "false";
+    check_agreement(*collective, values);
+  }
   const std::string resolved = lab::config_toml(config);
   const lab::Experiment experiment = lab::make_experiment(config);
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
@@ -137,7 +129,8 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
     return;
   }
 
-  const auto path = config.out.empty() ? lab::make_run_path(default_stem(config)) : std::filesystem::path(config.out);
+  const std::filesystem::path path =
+      config.out.empty() ? lab::make_run_path(config.model + "-" + config.preset).string() : config.out;
   lab::RunDirectory directory =
       options.resume ? lab::RunDirectory::reopen(path) : lab::RunDirectory::create(path, resolved);
   std::string warning;
@@ -164,18 +157,12 @@ void train_as_rank(const TrainCommand& options, const CollectivePtr& collective)
     train_here(options, collective);
   } catch (const RankLost&) {
     throw;
-  } catch (const InputError& error) {
-    if (collective->leave(error.what()) && lab::was_launched()) throw CLI::RuntimeError(2);
-    throw InputError(self + error.what());
-  } catch (const std::filesystem::filesystem_error& error) {
-    collective->leave(error.what());
-    throw InputError(self + error.what());
   } catch (const std::exception& error) {
-    const std::string memory = out_of_memory(error);
-    collective->leave(memory.empty() ? error.what() : memory);
-    if (!memory.empty()) throw InputError(self + memory);
-    if (self.empty()) throw;
-    throw std::runtime_error(self + error.what());
+    const std::string for_user = user_error(error);
+    const bool printed = collective->leave(for_user.empty() ? error.what() : for_user);
+    if (for_user.empty()) throw std::runtime_error(self + error.what());
+    if (printed && lab::was_launched()) throw CLI::RuntimeError(2);
+    throw InputError(self + for_user);
   }
 }
 

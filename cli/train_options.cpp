@@ -5,7 +5,6 @@
 #include <type_traits>
 
 #include "lab/train/config_fields.h"
-#include "lab/train/config_toml.h"
 
 namespace gluon::cli {
 namespace {

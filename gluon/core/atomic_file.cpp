@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "gluon/core/check.h"
@@ -65,6 +67,14 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
   AtomicFile out(path, join("write_text_atomically: cannot write '", path.string(), "': "));
   out.append(text.data(), text.size());
   out.commit();
+}
+
+std::string read_text(const std::filesystem::path& path, std::string_view origin) {
+  std::ifstream file(path, std::ios::binary);
+  GLUON_CHECK(file, origin, ": cannot read ", path.string());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 }  // namespace gluon

@@ -41,4 +41,7 @@ class AtomicFile {
 /// Writes `text` to `path`, whole or not at all. Throws InputError with the path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
+/// The bytes of a file. Throws InputError that begins with `origin` when it cannot be opened.
+std::string read_text(const std::filesystem::path& path, std::string_view origin);
+
 }  // namespace gluon

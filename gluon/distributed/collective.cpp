@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <sstream>
+#include <nlohmann/json.hpp>
 
 #include "gluon/core/check.h"
-#include "gluon/distributed/backends.h"
+#include "gluon/distributed/rendezvous.h"
 
 namespace gluon {
 namespace {
@@ -31,19 +31,15 @@ at::Tensor bytes_of(const std::string& text) {
   return bytes;
 }
 
-// Names and values never hold a zero byte.
-std::string packed(const std::map<std::string, std::string>& parts) {
-  std::string text;
-  for (const auto& [name, value] : parts) text += name + '\0' + value + '\0';
-  return text;
+using Parts = std::map<std::string, std::string>;
+
+std::string packed(const Parts& parts) {
+  std::string bytes;
+  nlohmann::json::to_cbor(parts, bytes);
+  return bytes;
 }
 
-std::map<std::string, std::string> unpacked(const std::string& text) {
-  std::map<std::string, std::string> parts;
-  std::istringstream in(text);
-  for (std::string name, value; std::getline(in, name, '\0') && std::getline(in, value, '\0');) parts[name] = value;
-  return parts;
-}
+Parts unpacked(const std::string& bytes) { return nlohmann::json::from_cbor(bytes); }
 
 // The part of a long text around its first difference.
 std::string excerpt(const std::string& text, std::size_t difference) {
@@ -53,8 +49,7 @@ std::string excerpt(const std::string& text, std::size_t difference) {
   return join(begin > 0 ? "..." : "", text.substr(begin, kLength), begin + kLength < text.size() ? "..." : "");
 }
 
-std::string describe_difference(std::map<std::string, std::string> first, std::map<std::string, std::string> theirs,
-                                int rank) {
+std::string describe_difference(Parts first, Parts theirs, int rank) {
   for (const auto& [name, value] : theirs) first.try_emplace(name, "nothing");
   for (const auto& [name, value] : first) {
     const std::string& other = theirs.try_emplace(name, "nothing").first->second;
@@ -121,10 +116,6 @@ void check_agreement(Collective& collective, const std::map<std::string, std::st
   if (ranks.size(0) == 0) return;
   const int other = ranks[0].item<int>();
   throw InputError(describe_difference(unpacked(first), unpacked(broadcast_text(collective, text, other)), other));
-}
-
-void check_agreement(Collective& collective, std::string_view what, const std::string& text) {
-  check_agreement(collective, {{std::string(what), text}});
 }
 
 }  // namespace gluon

@@ -60,6 +60,20 @@ class Collective {
 };
 using CollectivePtr = std::shared_ptr<Collective>;
 
+/// How the gradients of several ranks become one.
+struct ReductionOptions {
+  bool mean = true;  // over the ranks; false: their sum
+
+  /// Add in float64, also the batches that one rank adds up: after rounding to float32 the result then hardly ever
+  /// depends on the order of the terms, so on the number of ranks.
+  bool exact = false;
+
+  int64_t bucket_bytes = int64_t{25} << 20;  // of gradients that are sent together
+
+  /// Throws InputError naming the option, its value and what is allowed.
+  void validate() const;
+};
+
 /// Joins the other ranks. `backend` is "single", "gloo" or "nccl". Throws InputError when this build does not have the
 /// backend, or cannot use it with these ranks, and RankLost when the others do not join within the timeout.
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks);
@@ -76,8 +90,5 @@ std::string broadcast_text(Collective& collective, const std::string& text, int 
 /// Throws the same InputError on every rank unless all of them have the same `parts` (name -> value): "ranks differ in
 /// their batch: rank 0 has '16', rank 2 has '8'".
 void check_agreement(Collective& collective, const std::map<std::string, std::string>& parts);
-
-/// The same for a single part.
-void check_agreement(Collective& collective, std::string_view what, const std::string& text);
 
 }  // namespace gluon

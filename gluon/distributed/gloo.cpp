@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "gluon/core/check.h"
-#include "gluon/distributed/backends.h"
 #include "gluon/distributed/process_group.h"
 
 namespace gluon {

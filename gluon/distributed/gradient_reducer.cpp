@@ -174,13 +174,10 @@ void GradientReducer::deliver(const Bucket& bucket) {
     const Slot& slot = slots_[i];
     at::Tensor parameter = slot.layer.parameter;
     const at::Tensor gradient = values.narrow(0, slot.offset, parameter.numel()).view(parameter.sizes());
-    parameter.mutable_grad() = any_rank_has_gradient(slot) ? gradient.to(parameter.scalar_type()) : at::Tensor();
+    // Reads the device only when this rank has no gradient itself.
+    const bool any_rank_has_one = slot.taken || values[slot.flag].item<double>() > 0;
+    parameter.mutable_grad() = any_rank_has_one ? gradient.to(parameter.scalar_type()) : at::Tensor();
   }
-}
-
-// Reads the device only when this rank has no gradient itself.
-bool GradientReducer::any_rank_has_gradient(const Slot& slot) const {
-  return slot.taken || buckets_[slot.bucket].values[slot.flag].item<double>() > 0;
 }
 
 }  // namespace gluon

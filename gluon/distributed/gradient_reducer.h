@@ -17,7 +17,6 @@
 
 #include "gluon/core/layer.h"
 #include "gluon/distributed/collective.h"
-#include "gluon/distributed/reduction_options.h"
 
 namespace torch::autograd {
 struct Node;
@@ -78,7 +77,6 @@ class GradientReducer {
   void take_gradient(Slot& slot);      // adds it to the bucket
   void send_full_buckets();
   void deliver(const Bucket& bucket);  // to its layers, on their owner
-  bool any_rank_has_gradient(const Slot& slot) const;
 
   CollectivePtr collective_;
   ReductionOptions options_;

@@ -4,7 +4,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <limits>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "gluon/core/check.h"
@@ -12,30 +12,24 @@
 namespace gluon {
 namespace {
 
-constexpr std::size_t kPackedBytes = std::size_t{1} << 20;
+constexpr std::size_t kPackedBytes = std::size_t{1} << 20;  // larger parameters are sent one by one, without a copy
 
-// "momentum/wte.weight<tab>6 50304 768": the dtype and sizes that a receiver must know.
+// The dtypes and sizes that a receiver must know.
 std::string describe(const std::map<std::string, at::Tensor>& entries) {
-  std::ostringstream text;
+  nlohmann::json description;
   for (const auto& [name, tensor] : entries) {
-    text << name << '\t' << static_cast<int>(tensor.scalar_type());
-    for (const int64_t size : tensor.sizes()) text << ' ' << size;
-    text << '\n';
+    description[name] = nlohmann::json::array({tensor.scalar_type(), tensor.sizes().vec()});
   }
-  return text.str();
+  std::string bytes;
+  nlohmann::json::to_cbor(description, bytes);
+  return bytes;
 }
 
-std::map<std::string, at::Tensor> allocate(const std::string& description) {
+std::map<std::string, at::Tensor> allocate(const std::string& bytes) {
   std::map<std::string, at::Tensor> entries;
-  std::istringstream lines(description);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t tab = line.find('\t');
-    std::istringstream numbers(line.substr(tab + 1));
-    int type = 0;
-    numbers >> type;
-    std::vector<int64_t> sizes;
-    for (int64_t size = 0; numbers >> size;) sizes.push_back(size);
-    entries[line.substr(0, tab)] = at::empty(sizes, static_cast<at::ScalarType>(type));
+  const nlohmann::json description = nlohmann::json::from_cbor(bytes);
+  for (const auto& [name, entry] : description.items()) {
+    entries[name] = at::empty(entry[1].get<std::vector<int64_t>>(), entry[0].get<at::ScalarType>());
   }
   return entries;
 }
@@ -70,7 +64,6 @@ void LayerOwners::add_buckets(const std::vector<int64_t>& phases) {
   std::map<std::tuple<int64_t, int, std::string>, std::vector<std::size_t>> kinds;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const at::Tensor& parameter = layers_[i].parameter;
-    // Large parameters are sent one by one, without a copy.
     const std::string kind =
         parameter.nbytes() >= kPackedBytes ? layers_[i].name : join(parameter.scalar_type(), ' ', parameter.device());
     kinds[{phases[i], owners_[i], kind}].push_back(i);
@@ -127,27 +120,8 @@ void LayerOwners::gather(std::map<std::string, at::Tensor>& entries) const {
   for (int root = 0; root < collective_->size(); ++root) {
     const std::string description = broadcast_text(*collective_, describe(mine), root);
     std::map<std::string, at::Tensor> theirs = root == rank() ? mine : allocate(description);
-    std::vector<at::Tensor> small;
-    for (auto& [name, tensor] : theirs) {
-      if (tensor.nbytes() < kPackedBytes) {
-        small.push_back(tensor.view(-1).view(at::kByte));
-      } else {
-        collective_->broadcast(tensor, root)->wait();
-      }
-    }
-    broadcast_packed(small, root);
+    for (auto& [name, tensor] : theirs) collective_->broadcast(tensor, root)->wait();
     if (root != rank()) entries.merge(theirs);
-  }
-}
-
-void LayerOwners::broadcast_packed(const std::vector<at::Tensor>& parts, int root) const {
-  if (parts.empty()) return;
-  at::Tensor packed = at::cat(parts);
-  collective_->broadcast(packed, root)->wait();
-  int64_t offset = 0;
-  for (const at::Tensor& part : parts) {
-    part.copy_(packed.narrow(0, offset, part.numel()));
-    offset += part.numel();
   }
 }
 

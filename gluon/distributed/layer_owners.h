@@ -66,7 +66,6 @@ class LayerOwners {
   void add_buckets(const std::vector<int64_t>& phases);
   void send(Bucket& bucket) const;
   void receive(Bucket& bucket) const;
-  void broadcast_packed(const std::vector<at::Tensor>& parts, int root) const;  // bytes, in one message
 
   std::vector<Layer> layers_;
   std::vector<int> owners_;

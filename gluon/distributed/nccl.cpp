@@ -3,7 +3,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "gluon/core/check.h"
-#include "gluon/distributed/backends.h"
 #include "gluon/distributed/process_group.h"
 
 namespace gluon {

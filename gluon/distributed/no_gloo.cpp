@@ -1,5 +1,5 @@
 #include "gluon/core/check.h"
-#include "gluon/distributed/backends.h"
+#include "gluon/distributed/rendezvous.h"
 
 namespace gluon {
 

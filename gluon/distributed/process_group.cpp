@@ -129,21 +129,19 @@ ExchangePtr ProcessGroup::exchange(at::Tensor tensor, const Start& start) {
 }
 
 ExchangePtr ProcessGroup::all_reduce(at::Tensor tensor) {
-  return exchange(std::move(tensor), [&](std::vector<at::Tensor>& tensors) { return group_->allreduce(tensors); });
+  return exchange(std::move(tensor), [&](auto& tensors) { return group_->allreduce(tensors); });
 }
 
 ExchangePtr ProcessGroup::reduce(at::Tensor tensor, int root) {
   c10d::ReduceOptions options;
   options.rootRank = root;
-  return exchange(std::move(tensor),
-                  [&](std::vector<at::Tensor>& tensors) { return group_->reduce(tensors, options); });
+  return exchange(std::move(tensor), [&](auto& tensors) { return group_->reduce(tensors, options); });
 }
 
 ExchangePtr ProcessGroup::broadcast(at::Tensor tensor, int root) {
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  return exchange(std::move(tensor),
-                  [&](std::vector<at::Tensor>& tensors) { return group_->broadcast(tensors, options); });
+  return exchange(std::move(tensor), [&](auto& tensors) { return group_->broadcast(tensors, options); });
 }
 
 bool ProcessGroup::leave(const std::string& why) {

@@ -33,4 +33,8 @@ using Rendezvous = std::function<Meeting(const Ranks&)>;
 
 CollectivePtr make_collective(std::string_view backend, const Ranks& ranks, const Rendezvous& rendezvous);
 
+/// Its backends. A build without one compiles the file that throws instead.
+CollectivePtr make_gloo(const Ranks& ranks, const Rendezvous& rendezvous);
+CollectivePtr make_nccl(const Ranks& ranks, const Rendezvous& rendezvous);
+
 }  // namespace gluon

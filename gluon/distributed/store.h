@@ -21,7 +21,9 @@ struct Meeting {
   std::shared_ptr<RankMonitor> monitor = nullptr;
 };
 
-/// The Rendezvous of make_collective(backend, ranks): waits for every rank at the store.
+/// The Rendezvous of make_collective(backend, ranks): opens the store and returns when all ranks have joined there.
+/// Throws RankLost naming those that did not within the timeout, and InputError when two processes have the same rank, or
+/// ranks differ in WORLD_SIZE. All ranks that have joined throw the same.
 Meeting meet_at_store(const Ranks& ranks);
 
 /// Connects to the store; with `serve` rank 0 serves it unless the launcher does. Throws InputError when the host is
@@ -33,6 +35,9 @@ std::string address_towards(const std::string& host, uint16_t port);
 
 /// "127.0.0.1:29500 within 600 s", for messages.
 std::string place_and_time(const Ranks& ranks);
+
+/// "rank 2", "ranks 1, 2 and 5".
+std::string list_ranks(const std::vector<int>& ranks);
 
 /// The first line of an error of c10d or Gloo, without the place in its source.
 std::string first_line(const std::exception& error);

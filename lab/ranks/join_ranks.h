@@ -1,7 +1,5 @@
-// Joins the ranks of a training run and watches them, so that errors name the rank at fault:
-//
-//   meeting     all ranks join at the store, or all of them report who did not, or who does not fit
-//   rank watch  when an exchange fails, every rank reports which rank died, hangs or stopped with an error
+// Joins the ranks of a training run and watches them: when an exchange fails, every rank reports which rank died, hangs
+// or stopped with an error.
 
 #pragma once
 
@@ -11,7 +9,7 @@
 
 namespace gluon::lab {
 
-/// make_collective() with a meeting and a RankWatch. With "nccl" a lost rank ends the process with exit code 1.
+/// make_collective() with a RankWatch. With "nccl" a lost rank ends the process with exit code 1.
 CollectivePtr join_ranks(std::string_view backend, const Ranks& ranks);
 
 }  // namespace gluon::lab

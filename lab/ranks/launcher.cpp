@@ -38,44 +38,24 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-// The environment of this process with these variables replaced.
-std::vector<std::string> environment_with(std::vector<std::string> settings) {
-  const std::size_t count = settings.size();
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    const auto end = settings.begin() + static_cast<std::ptrdiff_t>(count);
-    if (std::none_of(settings.begin(), end, [&](const std::string& one) { return one.starts_with(name); })) {
-      settings.emplace_back(text);
-    }
-  }
-  return settings;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 pid_t start_rank(int rank, int count, const std::string& port) {
+  const std::string number = std::to_string(rank), size = std::to_string(count);
+  const std::pair<const char*, std::string> settings[] = {{"RANK", number},
+                                                          {"LOCAL_RANK", number},
+                                                          {"WORLD_SIZE", size},
+                                                          {"LOCAL_WORLD_SIZE", size},
+                                                          {"MASTER_PORT", port},
+                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                          {kLauncher, std::to_string(::getpid())},
+                                                          {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
+  for (const auto& [name, value] : settings) ::setenv(name, value.c_str(), /*overwrite=*/1);
+  ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1, at::get_num_threads() / count)).c_str(), /*overwrite=*/0);
   std::vector<std::string> arguments = own_arguments();
-  std::vector<std::string> settings{"RANK=" + std::to_string(rank),
-                                    "LOCAL_RANK=" + std::to_string(rank),
-                                    "WORLD_SIZE=" + std::to_string(count),
-                                    "LOCAL_WORLD_SIZE=" + std::to_string(count),
-                                    "MASTER_ADDR=127.0.0.1",
-                                    "MASTER_PORT=" + port,
-                                    "TORCHELASTIC_USE_AGENT_STORE=False",
-                                    std::string(kLauncher) + '=' + std::to_string(::getpid())};
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
-    settings.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, at::get_num_threads() / count)));
-  }
-  std::vector<std::string> environment = environment_with(std::move(settings));
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
   pid_t child = 0;
-  const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, pointers(arguments).data(),
-                                  pointers(environment).data());
+  const int error = ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, pointers.data(), environ);
   GLUON_CHECK(error == 0, "ranks: cannot start rank ", rank, ": ", std::strerror(error));
   return child;
 }

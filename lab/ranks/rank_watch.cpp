@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "gluon/core/check.h"
 #include "gluon/distributed/store.h"
-#include "lab/ranks/meeting.h"
 
 namespace gluon::lab {
 namespace {
@@ -31,15 +30,7 @@ struct Record {
   int64_t exchanges = 0;
   std::string why;  // one line
 
-  std::string text() const { return join(ending, ' ', closed, ' ', beats, ' ', exchanges, ' ', why); }
-  static Record parse(const std::string& text) {
-    Record record;
-    std::istringstream in(text);
-    in >> record.ending >> record.closed >> record.beats >> record.exchanges;
-    in.get();
-    std::getline(in, record.why);
-    return record;
-  }
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Record, ending, closed, beats, exchanges, why)
 };
 
 // What rank 0 concludes from all records.
@@ -48,17 +39,16 @@ struct News {
   std::string lost;  // who keeps the others from continuing
   std::string hint;  // a possible reason for a failure while no rank is lost
 
-  std::string text() const { return join(beats, '\n', lost, '\n', hint, '\n'); }
-  static News parse(const std::string& text) {
-    News news;
-    std::istringstream in(text);
-    in >> news.beats;
-    in.get();
-    std::getline(in, news.lost);
-    std::getline(in, news.hint);
-    return news;
-  }
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(News, beats, lost, hint)
 };
+
+template <typename Value> void write(c10d::Store& store, const std::string& key, const Value& value) {
+  store.set(key, nlohmann::json::to_cbor(value));
+}
+
+template <typename Value> Value read(c10d::Store& store, const std::string& key) {
+  return nlohmann::json::from_cbor(store.get(key)).get<Value>();
+}
 
 // The last record of a rank, as rank 0 knows it.
 struct Seen {
@@ -170,11 +160,11 @@ void RankWatch::State::beat() {
     hurry = false;
     record = own;
   }
-  store->set(key_of(ranks.rank), to_bytes(record.text()));
+  write(*store, key_of(ranks.rank), record);
   if (ranks.rank == 0) {
     read_records(record);
   } else if (store->check({kNews})) {
-    const News fresh = News::parse(to_text(store->get(kNews)));
+    const News fresh = read<News>(*store, kNews);
     const std::lock_guard lock(mutex);
     if (fresh.beats != news.beats) heard = Clock::now();
     news = fresh;
@@ -189,13 +179,13 @@ void RankWatch::State::read_records(const Record& record) {
   for (int rank = 1; rank < ranks.size; ++rank) {
     Seen& last = seen[static_cast<std::size_t>(rank)];
     if (store->check({key_of(rank)})) {
-      const Record fresh = Record::parse(to_text(store->get(key_of(rank))));
+      const Record fresh = read<Record>(*store, key_of(rank));
       if (fresh.beats != last.record.beats) last = {fresh, Clock::now()};
     }
     last.stale = Clock::now() - last.when > kSilence * options.beat;
   }
   News fresh{record.beats, find_lost(seen), find_hint(seen)};
-  store->set(kNews, to_bytes(fresh.text()));
+  write(*store, kNews, fresh);
   const std::lock_guard lock(mutex);
   news = std::move(fresh);
   heard = Clock::now();

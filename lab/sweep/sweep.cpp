@@ -1,6 +1,7 @@
 #include "lab/sweep/sweep.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iomanip>
 #include <optional>
@@ -8,9 +9,9 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
-#include "lab/sweep/sweep_csv.h"
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 
@@ -43,6 +44,21 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
   return text;
 }
 
+constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
+
+void write_sweep_csv(const std::filesystem::path& path, const SweepTable& table) {
+  std::vector<std::string> header = table.groups;
+  header.insert(header.end(), kResults.begin(), kResults.end());
+  std::string text = csv_row(header) + "\n";
+  for (const SweepCell& cell : table.cells) {
+    std::vector<std::string> row;
+    for (const double radius : cell.radii) row.push_back(number_text(radius));
+    for (const double result : {cell.val, cell.loss, cell.seconds}) row.push_back(number_text(result));
+    text += csv_row(row) + "\n";
+  }
+  write_text_atomically(path, text);
+}
+
 // Keeps the rows of an earlier sweep over the same groups with other radii.
 void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
   const fs::path path = options.out / "sweep.csv";
@@ -60,20 +76,14 @@ void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells)
 
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
 
-// The last row of a run that diverged.
-SweepCell diverged_cell(const RunDirectory& directory, const std::vector<double>& radii) {
-  const std::vector<LogRow> rows = directory.log();
-  if (rows.empty()) return {radii, std::nan(""), std::nan(""), 0};
-  return {radii, std::nan(""), rows.back().loss, rows.back().seconds};
-}
-
-// The result of a run that has ended already; nothing when it has not.
+// The result of a run that has ended already, or diverged; nothing when it has not.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
   const RunDirectory directory = RunDirectory::open(config.out);
-  if (fs::exists(directory.path() / kDiverged)) return diverged_cell(directory, radii);
   const std::vector<LogRow> rows = directory.log();
-  if (rows.empty() || rows.back().step < config.steps || !rows.back().val) return std::nullopt;
-  return SweepCell{radii, *rows.back().val, rows.back().loss, rows.back().seconds};
+  const LogRow last = rows.empty() ? LogRow{.loss = std::nan("")} : rows.back();
+  if (fs::exists(directory.path() / kDiverged)) return SweepCell{radii, std::nan(""), last.loss, last.seconds};
+  if (last.step < config.steps || !last.val) return std::nullopt;
+  return SweepCell{radii, *last.val, last.loss, last.seconds};
 }
 
 // Starts or continues the run in config.out; nothing when it was stopped.
@@ -96,11 +106,30 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
   } catch (const NonFiniteGradient& error) {
     progress.finish();
     write_text_atomically(directory.path() / kDiverged, join(error.what(), "\n"));
-    return diverged_cell(directory, radii);
+    return finished_cell(config, radii);
   }
 }
 
 }  // namespace
+
+SweepTable read_sweep_csv(const std::filesystem::path& path) {
+  CsvReader csv("sweep", path);
+  SweepTable table{csv.columns(), {}};
+  const auto groups = static_cast<std::ptrdiff_t>(table.groups.size()) - std::ssize(kResults);
+  GLUON_CHECK(groups > 0 && std::equal(kResults.begin(), kResults.end(), table.groups.begin() + groups),
+              "sweep: ", path.string(), " is not a sweep: expected the columns GROUP,...,val,loss,seconds, got '",
+              csv_row(table.groups), "'");
+  table.groups.resize(static_cast<std::size_t>(groups));
+  while (csv.next()) {
+    SweepCell cell;
+    std::size_t at = 0;
+    while (at < table.groups.size()) cell.radii.push_back(csv.number(at++));
+    for (double* result : {&cell.val, &cell.loss, &cell.seconds}) *result = csv.number(at++);
+    table.cells.push_back(std::move(cell));
+  }
+  GLUON_CHECK(!table.cells.empty(), "sweep: ", path.string(), " has no finished cell yet");
+  return table;
+}
 
 SweepAxis parse_axis(const std::string& text) {
   const auto equals = text.find('=');

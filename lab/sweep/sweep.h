@@ -1,7 +1,7 @@
 // Sweep: one run per cell of a grid of radii; the paper's heatmap.
 //
 //   OUT/hidden=0.01,embedding=0.5/     one run directory per cell
-//   OUT/sweep.csv                      a column per group, then val, loss, seconds; one row per finished cell
+//   OUT/sweep.csv                      the results (SweepTable)
 //
 // The same command continues a sweep: finished cells are skipped, an interrupted one resumes. A cell whose gradients
 // become NaN or Inf is recorded with val = nan.
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "lab/train/config.h"
-#include "lab/train/progress.h"
+#include "lab/train/run_writer.h"
 
 namespace gluon::lab {
 
@@ -33,6 +33,15 @@ struct SweepCell {
   double loss = 0;            // of the last step
   double seconds = 0;
 };
+
+/// sweep.csv: a column per group of layers, then val, loss and seconds; a row per finished cell.
+struct SweepTable {
+  std::vector<std::string> groups;  // one per axis
+  std::vector<SweepCell> cells;
+};
+
+/// Throws InputError on a file that is not a sweep or has no row.
+SweepTable read_sweep_csv(const std::filesystem::path& path);
 
 struct SweepOptions {
   std::vector<SweepAxis> axes;

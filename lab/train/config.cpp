@@ -19,11 +19,6 @@ namespace {
 constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
 constexpr int64_t kMostBatches = int64_t{1} << 20, kMostParts = int64_t{1} << 16;
 
-void check_size(const char* flag, int64_t value) {
-  GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
-              ", or 0 for the model's default, got ", value);
-}
-
 bool is_spectral(const Rule& rule) { return rule.norm.name().find("spectral") != std::string::npos; }
 
 // Rejects options that have no effect on this run.
@@ -52,11 +47,12 @@ void TrainConfig::validate() const {
   GLUON_CHECK(batch >= 1 && batch <= kLargestBatch, "--batch must be in 1..", kLargestBatch, ", got ", batch);
   GLUON_CHECK(accumulate >= 1 && accumulate <= kMostBatches, "--accumulate must be in 1..", kMostBatches, ", got ",
               accumulate);
-  check_size("--layers", layers);
-  check_size("--width", width);
-  check_size("--heads", heads);
-  check_size("--seq", seq);
-  check_size("--vocabulary", vocabulary);
+  for (const auto& [flag, value] :
+       {std::pair("--layers", layers), std::pair("--width", width), std::pair("--heads", heads),
+        std::pair("--seq", seq), std::pair("--vocabulary", vocabulary)}) {
+    GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
+                ", or 0 for the model's default, got ", value);
+  }
   GLUON_CHECK(train_images >= 0, "--train-images must be >= 1, or 0 for all, got ", train_images);
   GLUON_CHECK(test_images >= 0, "--test-images must be >= 1, or 0 for all, got ", test_images);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);

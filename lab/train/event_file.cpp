@@ -1,6 +1,5 @@
 #include "lab/train/event_file.h"
 
-#include <array>
 #include <bit>
 #include <chrono>
 
@@ -9,16 +8,6 @@
 
 namespace gluon::lab {
 namespace {
-
-constexpr std::array<uint32_t, 256> kCrcTable = [] {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
-    table[byte] = crc;
-  }
-  return table;
-}();
 
 template <typename Integer> std::string little_endian(Integer value) {
   std::string bytes;
@@ -54,31 +43,9 @@ std::string bytes_field(uint64_t number, std::string_view bytes) {
   return key(number, kLengthAndBytes) + varint(bytes.size()) + std::string(bytes);
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
-uint32_t crc32c(std::string_view bytes) {
-  uint32_t crc = ~0u;
-  for (const unsigned char byte : bytes) crc = (crc >> 8) ^ kCrcTable[(crc ^ byte) & 0xff];
-  return ~crc;
-}
-
 std::string event_record(std::string_view event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
   return length + masked_crc(length) + std::string(event) + masked_crc(event);
-}
-
-std::string first_event_record(double wall_time) {
-  return event_record(double_field(1, wall_time) + bytes_field(3, "brain.Event:2"));
-}
-
-std::string scalars_record(double wall_time, int64_t step, std::span<const Scalar> scalars) {
-  std::string summary;
-  for (const Scalar& scalar : scalars)
-    summary += bytes_field(1, bytes_field(1, scalar.tag) + float_field(2, scalar.value));
-  return event_record(double_field(1, wall_time) + key(2, kVarint) + varint(static_cast<uint64_t>(step)) +
-                      bytes_field(5, summary));
 }
 
 std::vector<Scalar> scalars_of(const LogRow& row) {
@@ -89,9 +56,30 @@ std::vector<Scalar> scalars_of(const LogRow& row) {
   return scalars;
 }
 
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0u;
+  for (const unsigned char byte : bytes) {
+    crc ^= byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
+  }
+  return ~crc;
+}
+
+std::string scalars_record(double wall_time, int64_t step, std::span<const Scalar> scalars) {
+  std::string summary;
+  for (const Scalar& scalar : scalars)
+    summary += bytes_field(1, bytes_field(1, scalar.tag) + float_field(2, scalar.value));
+  return event_record(double_field(1, wall_time) + key(2, kVarint) + varint(static_cast<uint64_t>(step)) +
+                      bytes_field(5, summary));
+}
+
 std::string event_file(const std::vector<LogRow>& rows, double wall_time) {
   const double start = rows.empty() ? wall_time : wall_time - rows.back().seconds;
-  std::string bytes = first_event_record(start);
+  std::string bytes = event_record(double_field(1, start) + bytes_field(3, "brain.Event:2"));
   for (const LogRow& row : rows) bytes += scalars_record(start + row.seconds, row.step, scalars_of(row));
   return bytes;
 }

@@ -32,17 +32,11 @@ struct Scalar {
 /// CRC-32C (Castagnoli) of the bytes.
 uint32_t crc32c(std::string_view bytes);
 
-/// The bytes as one record.
-std::string event_record(std::string_view event);
-
-/// The first record of a file, and one with scalars. Times are seconds since 1970.
-std::string first_event_record(double wall_time);
+/// A record with scalars. Times are seconds since 1970.
 std::string scalars_record(double wall_time, int64_t step, std::span<const Scalar> scalars);
 
-/// The scalars of a row of log.csv: loss/training, loss/validation, radius/<role>, time/optimizer.
-std::vector<Scalar> scalars_of(const LogRow& row);
-
-/// The whole file of a log whose last row was written at `wall_time`.
+/// The whole file of a log whose last row was written at `wall_time`. The scalars of a row of log.csv are loss/training,
+/// loss/validation, radius/<role> and time/optimizer.
 std::string event_file(const std::vector<LogRow>& rows, double wall_time);
 
 /// The event file of a run in progress.

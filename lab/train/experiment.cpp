@@ -1,13 +1,11 @@
 #include "lab/train/experiment.h"
 
-#include <ATen/Parallel.h>
-
 #include <memory>
 #include <optional>
 
 #include "gluon/core/check.h"
 #include "lab/data/cifar10.h"
-#include "lab/data/default_text.h"
+#include "lab/data/input_file.h"
 #include "lab/data/token_dataset.h"
 #include "lab/data/tokenizer.h"
 #include "lab/models/cifar_cnn.h"
@@ -34,15 +32,13 @@ std::shared_ptr<const Cifar10> make_cifar(const TrainConfig& config) {
 
 std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
   TokenOptions options{.context = config.seq > 0 ? config.seq : nanogpt_options(config.model).context,
-                       .seed = config.seed,
-                       .threads = at::get_num_threads()};
+                       .seed = config.seed};
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
   const Tokenizer* encoder = tokenizer ? &*tokenizer : nullptr;
   const auto tokens = std::make_shared<TokenDataset>(
-      config.data.empty()
-          ? TokenDataset::from_text(std::string(default_text()), "the project's own sources", options, encoder)
-          : TokenDataset::from_files(config.data, options, encoder));
+      config.data.empty() ? TokenDataset::from_text(default_text(), "the project's own sources", options, encoder)
+                          : TokenDataset::from_files(config.data, options, encoder));
   GLUON_CHECK(config.vocabulary == 0 || tokens->classes() <= config.vocabulary, "data '", config.data,
               "' needs a vocabulary of ", tokens->classes(), ", the model has ", config.vocabulary);
   return tokens;

@@ -22,9 +22,6 @@ Batch made(const Dataset& dataset, int64_t index, int64_t size, const RankShare&
 
 }  // namespace
 
-Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device)
-    : Prefetcher(std::move(dataset), batch, device, device.is_cuda()) {}
-
 Prefetcher::Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device, bool ahead,
                        const RankShare& share)
     : dataset_(std::move(dataset)), batch_(batch), device_(with_index(device)), ahead_(ahead), share_(share) {}

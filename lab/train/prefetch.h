@@ -20,10 +20,7 @@ namespace gluon::lab {
 /// Not thread-safe. The destructor waits for the batch in preparation.
 class Prefetcher {
  public:
-  Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device);
-
-  /// `ahead` decides, whatever the device, whether a thread prepares the next batch. With a `share` batches hold only
-  /// this rank's examples.
+  /// `ahead` decides whether a thread prepares the next batch. With a `share` batches hold only this rank's examples.
   Prefetcher(std::shared_ptr<const Dataset> dataset, int64_t batch, torch::Device device, bool ahead,
              const RankShare& share = RankShare(nullptr));
 

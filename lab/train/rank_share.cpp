@@ -40,10 +40,6 @@ std::vector<Batch> RankShare::parts(const Batch& mine, int64_t examples) const {
   return parts;
 }
 
-std::vector<double> RankShare::sum(const std::vector<double>& numbers) const {
-  return gluon::sum(*collective_, numbers);
-}
-
 void RankShare::copy_from_first(std::span<const torch::Tensor> tensors) const {
   if (alone()) return;
   for (const torch::Tensor& tensor : tensors) {

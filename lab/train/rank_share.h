@@ -1,4 +1,4 @@
-// RankShare: this rank's examples of a batch that all ranks share, and sums over the ranks.
+// RankShare: this rank's examples of a batch that all ranks share.
 //
 //   batch of B examples in P parts:  part p has the examples [B p / P, B (p + 1) / P)
 //   N ranks:                         rank r has the parts    [P r / N, P (r + 1) / N)
@@ -38,9 +38,6 @@ class RankShare {
 
   /// The non-empty parts of of(batch), where the batch has `examples` examples.
   std::vector<Batch> parts(const Batch& mine, int64_t examples) const;
-
-  /// The sum over the ranks of each number.
-  std::vector<double> sum(const std::vector<double>& numbers) const;
 
   /// Copies the tensors of the first rank to all ranks.
   void copy_from_first(std::span<const torch::Tensor> tensors) const;

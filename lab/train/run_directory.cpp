@@ -1,29 +1,34 @@
 #include "lab/train/run_directory.h"
 
+#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <sstream>
+#include <nlohmann/json.hpp>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
+#include "gluon/version.h"
 
 namespace gluon::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  GLUON_CHECK(file, "run: cannot read ", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+// "model name : ..." of Linux; empty elsewhere.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto at = line.find(": ");
+    return at == std::string::npos ? "" : line.substr(at + 2);
+  }
+  return "";
 }
 
 constexpr std::string_view kRadiusPrefix = "radius_";
@@ -88,7 +93,14 @@ void RunDirectory::lock() {
 
 void RunDirectory::set_config(const std::string& config) { write_text_atomically(path_ / "config.toml", config); }
 
-void RunDirectory::set_facts(const std::string& json) { write_text_atomically(path_ / "facts.json", json); }
+void RunDirectory::set_facts(const RunFacts& facts) {
+  const nlohmann::ordered_json json = {
+      {"version", kVersion},     {"machine", processor()},       {"threads", at::get_num_threads()},
+      {"device", facts.device},  {"precision", facts.precision}, {"data", facts.data},
+      {"routing", facts.routing}};
+  write_text_atomically(path_ / "facts.json",
+                        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
 
 void RunDirectory::discard() {
   std::error_code ignored;  // a folder with other files remains
@@ -97,7 +109,7 @@ void RunDirectory::discard() {
   }
 }
 
-std::string RunDirectory::config() const { return read_text(path_ / "config.toml"); }
+std::string RunDirectory::config() const { return read_text(path_ / "config.toml", "run"); }
 
 void RunDirectory::append(const LogRow& row) {
   const fs::path log = path_ / "log.csv";
@@ -122,9 +134,7 @@ std::vector<LogRow> RunDirectory::log() const {
                .tokens = csv.integer(at[1]),
                .loss = csv.number(at[2]),
                .val = csv.number_or_empty(at[3]),
-               .seconds = csv.number(at[4]),
-               .radii = {},
-               .optimizer = {}};
+               .seconds = csv.number(at[4])};
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i] == kOptimizer) row.optimizer = csv.number_or_empty(i);
       if (names[i].starts_with(kRadiusPrefix))

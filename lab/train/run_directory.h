@@ -3,8 +3,8 @@
 //   config.toml     the resolved config
 //   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, optimizer, radius_<role>...
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
-//   facts.json      machine, version, data and routing: see lab/train/run_facts.h
-//   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory_csv.h
+//   facts.json      machine, version, data and routing: see set_facts()
+//   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory.h
 //   report.html     with --report: see lab/report/page.h
 //   events.out.tfevents.gluon  with --tensorboard: see lab/train/event_file.h
 //
@@ -26,10 +26,18 @@ struct LogRow {
   int64_t step = 0;    // steps taken
   int64_t tokens = 0;  // tokens (or images) seen
   double loss = 0;     // mean training loss of this step
-  std::optional<double> val;
-  double seconds = 0;                                 // of training, without pauses
-  std::vector<std::pair<std::string, double>> radii;  // by role
-  std::optional<double> optimizer;                    // the optimizer's share of the step's time, if measured
+  std::optional<double> val{};
+  double seconds = 0;                                   // of training, without pauses
+  std::vector<std::pair<std::string, double>> radii{};  // by role
+  std::optional<double> optimizer{};                    // the optimizer's share of the step's time, if measured
+};
+
+/// What the report shows beside the config.
+struct RunFacts {
+  std::string device;     // "cpu" or "cuda"
+  std::string precision;  // of losses
+  std::string data;       // Dataset::describe()
+  std::string routing;    // Optimizer::routing_report()
 };
 
 class RunDirectory {
@@ -49,8 +57,9 @@ class RunDirectory {
   /// Replaces config.toml, for a run that resumes with other steps or another schedule.
   void set_config(const std::string& config);
 
-  /// Writes facts.json.
-  void set_facts(const std::string& json);
+  /// Writes facts.json, with the version, this machine's processor and the number of threads: {"version": "0.1.0",
+  /// "machine": "AMD EPYC ...", "threads": 2, "device": "cpu", "precision": "float32", "data": "...", "routing": "..."}
+  void set_facts(const RunFacts& facts);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }

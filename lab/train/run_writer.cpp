@@ -1,6 +1,64 @@
 #include "lab/train/run_writer.h"
 
+#include <cmath>
+#include <cstdio>
+
 namespace gluon::lab {
+namespace {
+
+std::string rate_text(double rate) {
+  char text[32];
+  if (rate >= 1e6) {
+    std::snprintf(text, sizeof text, "%.2fM", rate / 1e6);
+  } else if (rate >= 1e3) {
+    std::snprintf(text, sizeof text, "%.1fk", rate / 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.0f", rate);
+  }
+  return text;
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<long>(std::lround(seconds));
+  char text[32];
+  if (whole >= 3600) {
+    std::snprintf(text, sizeof text, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+std::string progress_line(const LogRow& row, std::optional<double> last_val, const Pace& pace) {
+  char val[32] = "";
+  if (last_val) std::snprintf(val, sizeof val, "  val %.4f", *last_val);
+  char share[32] = "";
+  if (row.optimizer) std::snprintf(share, sizeof share, "  optimizer %.0f %%", 100 * *row.optimizer);
+  char line[160];
+  std::snprintf(line, sizeof line, "step %lld/%lld  loss %.4f%s  %s tok/s%s  %s left", static_cast<long long>(row.step),
+                static_cast<long long>(pace.steps), row.loss, val, rate_text(pace.tokens_per_second).c_str(), share,
+                time_text(pace.seconds_left).c_str());
+  return line;
+}
+
+}  // namespace
+
+void Progress::show(const LogRow& row, const Pace& pace) {
+  if (row.val) val_ = row.val;
+  const std::string line = progress_line(row, val_, pace);
+  if (live_) {
+    out_ << "\r\033[K" << line << std::flush;
+    open_ = true;
+  } else if (row.val) {
+    out_ << line << std::endl;
+  }
+}
+
+void Progress::finish() {
+  if (open_) out_ << std::endl;
+  open_ = false;
+  val_.reset();
+}
 
 RunWriter::RunWriter(RunDirectory& directory, Progress& progress, const Recorder* recorder, int64_t steps_taken)
     : directory_(directory), progress_(progress) {
@@ -17,9 +75,7 @@ void RunWriter::append(const LogRow& row, const Pace& pace) {
   } else if (!event_path_.empty()) {
     events_.emplace(event_path_, directory_.log());  // which has been rewound to the checkpoint
   }
-  if (row.val) val_ = row.val;
-  progress_.show({row.step, pace.steps, row.loss, val_, pace.tokens_per_second, row.optimizer, pace.seconds_left,
-                  row.val.has_value()});
+  progress_.show(row, pace);
 }
 
 void RunWriter::append(const Trajectory& samples) {

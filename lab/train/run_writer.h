@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <ostream>
 
 #include "gluon/checkpoint/checkpoint.h"
 #include "gluon/smoothness/recorder.h"
-#include "gluon/smoothness/trajectory_csv.h"
+#include "gluon/smoothness/trajectory.h"
 #include "lab/train/event_file.h"
-#include "lab/train/progress.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::lab {
@@ -24,6 +24,25 @@ struct Pace {
   int64_t steps = 0;  // of the whole run
   double tokens_per_second = 0;
   double seconds_left = 0;
+};
+
+/// Progress of a run for people: one live line on a terminal, plain lines elsewhere.
+class Progress {
+ public:
+  /// `live` rewrites one line; otherwise a line appears at every evaluation.
+  Progress(std::ostream& out, bool live) : out_(out), live_(live) {}
+
+  /// "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  optimizer 12 %  0:42 left", with the last validation loss.
+  void show(const LogRow& row, const Pace& pace);
+
+  /// Ends the live line, so that later output starts on a new one; the next row begins another run.
+  void finish();
+
+ private:
+  std::ostream& out_;
+  bool live_;
+  bool open_ = false;
+  std::optional<double> val_;  // of the last evaluation
 };
 
 class RunWriter {
@@ -52,7 +71,6 @@ class RunWriter {
   std::optional<TrajectoryCsvWriter> samples_;
   std::filesystem::path event_path_;  // empty: no event file
   std::optional<EventLog> events_;    // from the first row on
-  std::optional<double> val_;         // of the last evaluation
 };
 
 }  // namespace gluon::lab

@@ -1,6 +1,9 @@
-// StepTiming: where the time of a training step went, in seconds.
+// Where the time of a training step goes, in seconds.
 
 #pragma once
+
+#include <chrono>
+#include <utility>
 
 namespace gluon::lab {
 
@@ -11,6 +14,18 @@ struct StepTiming {
   double reference = 0;  // the extra evaluation for same_batch smoothness samples
 
   double total() const { return forward + backward + optimizer + reference; }
+};
+
+class Stopwatch {
+ public:
+  /// Seconds since the last call, or since construction.
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double>(now - std::exchange(start_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace gluon::lab

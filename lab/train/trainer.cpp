@@ -8,11 +8,8 @@
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
-#include "gluon/smoothness/gather_samples.h"
+#include "gluon/smoothness/recorder.h"
 #include "gluon/version.h"
-#include "lab/train/mean_radii.h"
-#include "lab/train/stopwatch.h"
-#include "lab/train/validation.h"
 
 namespace gluon::lab {
 namespace {
@@ -45,6 +42,24 @@ std::map<std::string, at::Tensor> named_tensors(const torch::nn::Module& model) 
   for (const auto& entry : model.named_parameters()) tensors[entry.key()] = entry.value();
   for (const auto& entry : model.named_buffers()) tensors[entry.key()] = entry.value();
   return tensors;
+}
+
+// The mean radius of the last step over the layers of each role, for the log. All ranks call it together.
+std::vector<std::pair<std::string, double>> mean_radii(const Optimizer& optimizer) {
+  std::map<std::string, Role> roles;
+  for (const Layer& layer : optimizer.layers()) roles[layer.name] = layer.role;
+  std::map<std::string, std::pair<double, int64_t>> sums;
+  for (const LayerRadius& entry : optimizer.effective_radii()) {
+    // "experts[3]" belongs to the layer "experts".
+    const auto role = roles.find(entry.name.substr(0, entry.name.find('[')));
+    if (role == roles.end()) continue;
+    auto& [sum, count] = sums[std::string(role_name(role->second))];
+    sum += entry.radius;
+    ++count;
+  }
+  std::vector<std::pair<std::string, double>> means;
+  for (const auto& [role, sum] : sums) means.emplace_back(role, sum.first / static_cast<double>(sum.second));
+  return means;
 }
 
 }  // namespace
@@ -115,14 +130,41 @@ double Trainer::step() {
   optimizer_.step();
   gradients_->finish_stage();
   timing_.optimizer = watch.lap();
-  const double value = share_.sum({loss.item<double>()})[0];
+  const double value = sum(*share_.collective(), {loss.item<double>()})[0];
   optimizer_.wait();
   return value;
 }
 
-double Trainer::evaluate() { return validation_loss(*model_, *dataset_, config_.batch, share_); }
+double Trainer::evaluate() {
+  return mean_over_validation([this](const Batch& mine) {
+    const auto examples = static_cast<double>(mine.inputs.size(0));
+    return std::pair(model_->loss(mine, 0).item<double>() * examples, examples);
+  });
+}
 
-double Trainer::accuracy() { return validation_accuracy(*model_, *dataset_, config_.batch, share_); }
+double Trainer::accuracy() {
+  return mean_over_validation([this](const Batch& mine) {
+    const torch::Tensor hits = model_->forward(mine.inputs).argmax(-1).eq(mine.targets);
+    return std::pair(hits.sum().item<double>(), static_cast<double>(hits.numel()));
+  });
+}
+
+double Trainer::mean_over_validation(const Measure& measure) const {
+  const torch::NoGradGuard no_grad;
+  model_->eval();
+  share_.copy_from_first(model_->buffers());
+  const torch::Device device = model_->parameters().front().device();
+  std::vector<double> total(2);
+  for (const Batch& whole : dataset_->validation(config_.batch)) {
+    const Batch mine = share_.of(whole);
+    if (mine.inputs.size(0) == 0) continue;
+    const auto [value, count] = measure({mine.inputs.to(device), mine.targets.to(device)});
+    total[0] += value;
+    total[1] += count;
+  }
+  total = sum(*share_.collective(), total);
+  return total[0] / total[1];
+}
 
 TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
   check_position();
@@ -162,7 +204,7 @@ TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
 
 Trainer::Poll Trainer::poll_ranks(const std::atomic<bool>& stop) const {
   const bool has_samples = recorder_ && recorder_->has_samples();
-  const std::vector<double> ranks = share_.sum({stop ? 1.0 : 0.0, has_samples ? 1.0 : 0.0});
+  const std::vector<double> ranks = sum(*share_.collective(), {stop ? 1.0 : 0.0, has_samples ? 1.0 : 0.0});
   return {ranks[0] > 0, ranks[1] > 0};
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,7 +51,8 @@ class Trainer {
   /// Takes one step; returns the mean training loss before it.
   double step();
 
-  /// Mean loss over the validation examples, and the share of them whose largest logit is the target.
+  /// Mean loss over the validation examples, and the share of them whose largest logit is the target, with the model in
+  /// evaluation mode and the buffers of the first rank.
   double evaluate();
   double accuracy();
 
@@ -80,6 +82,10 @@ class Trainer {
     bool has_samples;
   };
 
+  // Sum and count of something over the examples of a batch.
+  using Measure = std::function<std::pair<double, double>(const Batch&)>;
+
+  double mean_over_validation(const Measure& measure) const;
   void check_ranks() const;
   void check_position() const;
   void add_recorder();

@@ -18,19 +18,6 @@ std::string short_text(double value) {
   return text.str();
 }
 
-// One value for all groups must suit the stiffest: the smallest radius, the largest constants.
-double least(std::span<const GroupRadius> radii, double GroupRadius::*field) {
-  return (*std::min_element(radii.begin(), radii.end(),
-                            [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
-         field;
-}
-
-double largest(std::span<const GroupRadius> radii, double GroupRadius::*field) {
-  return (*std::max_element(radii.begin(), radii.end(),
-                            [&](const GroupRadius& a, const GroupRadius& b) { return a.*field < b.*field; })).*
-         field;
-}
-
 bool has_group(std::span<const GroupRadius> radii, std::string_view group) {
   return std::any_of(radii.begin(), radii.end(), [&](const GroupRadius& radius) { return radius.group == group; });
 }
@@ -67,11 +54,10 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
                   (run.preset == "adamw" && run.smoothness_geometry == "unscion"),
               "tune: the run was measured in the norms of ", run.smoothness_geometry, ", its preset is ", run.preset,
               ": the radii do not apply");
-  const auto predicted = [](const GroupRadius& radius) { return radius.predicted; };
   TrainConfig next = run;
   next.out.clear();
   if (run.preset == "unscion") {
-    next.radius = radius_text(radii, predicted);
+    next.radius = radius_text(radii, &GroupRadius::predicted);
   } else if (run.preset == "scion") {
     // --radius sets the radii of the balls; a step moves by gamma times those.
     const presets::ScionOptions defaults;
@@ -89,15 +75,15 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
       if (radius.group == "hidden" || radius.group == "conv") next.radius = "hidden=" + short_text(radius.predicted);
     }
   } else if (run.preset == "deterministic_gluon") {
-    next.radius =
-        join("L0=", short_text(largest(radii, &GroupRadius::l0)), ",L1=", short_text(largest(radii, &GroupRadius::l1)));
+    next.radius = join("L0=", short_text(std::ranges::max(radii, {}, &GroupRadius::l0).l0),
+                       ",L1=", short_text(std::ranges::max(radii, {}, &GroupRadius::l1).l1));
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";
     next.lr = 0;
     next.radius = radius_text(radii, [&](const GroupRadius& radius) { return scale * radius.predicted; });
-  } else {
-    next.radius = "all=" + short_text(least(radii, &GroupRadius::predicted));
+  } else {  // one radius for all groups must suit the stiffest
+    next.radius = "all=" + short_text(std::ranges::min(radii, {}, &GroupRadius::predicted).predicted);
   }
   return next;
 }

@@ -51,20 +51,13 @@ if ! command -v nvidia-smi >/dev/null; then
   expect 2 "bench step: no CUDA device is available" bench step --device cuda
   expect 2 "--precision bfloat16 needs" train --precision bfloat16
 fi
-expect 2 "heads" train --layers 1 --width 30 --heads 4
-expect 2 "unknown name 'lion'; allowed are muon" train --preset lion
-expect 2 "unknown radius 'hiden'" train --radius hiden=1
 expect 2 "needs the folder of CIFAR-10: --data DIR" train --model cifar-cnn
 expect 2 "--resume needs the run directory" train --resume
 expect 2 "no file $work/none/config.toml" train --resume --out "$work/none"
-printf 'steps=4\nstep-size=3\n' >"$work/bad.toml"
-expect 2 "unknown key 'step-size'" train --config "$work/bad.toml"
 printf 'steps=4\nlayers=1\nwidth=32\nheads=2\nseq=32\nbatch=4\n' >"$work/good.toml"
 expect 0 "finished after 3 steps" train --config "$work/good.toml" --steps 3 --out "$work/run"
 expect 2 "already holds a run (config.toml); resume it with --resume" train "${small[@]}" --out "$work/run"
 expect 0 "finished after 3 steps" train --resume --out "$work/run"
-expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --preset muon
-expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --width 64
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --radius hidden=0.1
 expect 0 "finished after 4 steps" train --resume --out "$work/run" --steps 4
 grep -q '^steps=4$' "$work/run/config.toml" || { echo "FAILED: config.toml keeps the old steps"; failed=$((failed + 1)); }
@@ -83,11 +76,7 @@ expect 0 "is about 0.7 for any radius" tune "$work/noisy"
 expect 0 "gluon fit $work/adam" train "${shape[@]}" --steps 8 --preset adamw --smoothness-every 2 --out "$work/adam"
 expect 0 "the ratios between the groups, not their sizes" tune "$work/adam"
 expect 2 "holds no smoothness.csv" tune "$work/run"
-expect 2 "holds no run" tune "$work/nowhere"
-expect 2 "--smoothness-mode full needs --full-batch" train "${small[@]}" --smoothness-every 2 --smoothness-mode full
 expect 0 "validation loss after 4 steps" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
-expect 0 "[4/4] hidden=0.02,embedding=1  is already finished" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
-expect 2 "holds a run with another config" sweep "${small[@]}" --seed 1 --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 0 "[1/1] hidden=0.01" sweep --config "$work/tuned.toml" --radius hidden=0.01 --out "$work/sweep3"
 expect 2 "must not be the config of a run" tune "$work/recorded" --out "$work/recorded/config.toml"
 cp "$work/recorded/config.toml" "$work/before.toml"
@@ -96,19 +85,14 @@ expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothne
 cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
 expect 2 "excludes" train --resume --out "$work/recorded" --config "$work/before.toml"
 expect 2 "--seed: must be in 0..18446744073709551615, got -1" train "${small[@]}" --seed -1
-expect 2 "--seed: must be in 0..18446744073709551615, got -1" sample "$work/run" --seed -1
 expect 2 "--seed: must be in 0..18446744073709551615, got 99999999999999999999" train "${small[@]}" --seed 99999999999999999999
 expect 2 "--top-k: must be in -9223372036854775808..9223372036854775807, got 9999" sample "$work/run" --top-k 99999999999999999999
 expect 2 "--samples: must be in -9223372036854775808..9223372036854775807, got 9999" bench fit --samples 99999999999999999999
-printf 'seed=99999999999999999999\n' >"$work/large.toml"
-expect 2 "large.toml line 1: seed: expected a whole number in 0..18446744073709551615, got '9999" train --config "$work/large.toml"
-expect 2 "config: $work/run is a folder, not a file" train --config "$work/run"
 expect 2 "--rank-timeout must be in 0.001..1e6 seconds, got nan" train --rank-timeout nan
 expect 2 "--sample must be >= 0, got -1" train "${small[@]}" --sample -1
 expect 2 "--sample: cifar-cnn is not a language model" train --model cifar-cnn --data "$work" --sample 5
 expect 2 "layers must be in 1..1 for embedding" bench step --model embedding --layers -5
 expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))"
-expect 2 "expected group=radius" sweep "${small[@]}" --radius hidden --out "$work/sweep2"
 expect 0 "one pass" bench fit --samples 1000 --repeats 1
 expect 2 "samples must be >= 2, got 1" bench fit --samples 1
 expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
@@ -118,15 +102,10 @@ expect 0 "validation loss" report "$work/run" "$work/recorded" "$work/sweep" --t
 expect 0 "not fitted" report "$work/recorded" --text --skip-first 3
 expect 0 "figures to $work/figures" report "$work/recorded" "$work/sweep" --figures "$work/figures"
 [ -s "$work/figures/loss.svg" ] && [ -s "$work/figures/sweep-sweep.csv" ] || { echo "FAILED: figures are missing"; failed=$((failed + 1)); }
-expect 2 "needs a new or empty folder" report "$work/recorded" --figures "$work/figures"
 expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$work/report.json"
 [ ! -e "$work/report.json" ] || { echo "FAILED: a refused report was written"; failed=$((failed + 1)); }
-expect 2 "is given twice" report "$work/run" "$work/run/." --text
-expect 2 "holds neither a run (config.toml) nor a sweep (sweep.csv)" report "$work/run/checkpoint" --text
-expect 2 "needs a new or empty folder" report "$work/recorded" --tensorboard "$work/figures"
 expect 0 "wrote 1 run to $work/board" report "$work/recorded" --tensorboard "$work/board"
 [ -s "$work/board/recorded/events.out.tfevents.gluon" ] || { echo "FAILED: events are missing"; failed=$((failed + 1)); }
-expect 2 "--tensorboard needs a run" report "$work/sweep" --tensorboard "$work/board2"
 expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --tensorboard --out "$work/events"
 before=$(wc -c <"$work/events/events.out.tfevents.gluon")
 expect 0 "finished after 4 steps" train --resume --out "$work/events" --steps 4
@@ -139,9 +118,7 @@ expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.h
 expect 2 "runs is required" report
 expect 0 "" report "$work/recorded" --json "$work/report.json"
 grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
-expect 2 "--host 0.0.0.0 is open to other machines" watch "$work/recorded" --host 0.0.0.0
 expect 2 "--token must have at least 16 characters, got 3" watch "$work/recorded" --host 0.0.0.0 --token abc
-expect 2 "--port must be in 0..65535" watch "$work/recorded" --port 70000
 expect 2 "--port" watch "$work/recorded" --port http
 expect 2 "runs is required" watch
 # The page, or the message that the program was built without it.
@@ -157,40 +134,23 @@ else
   [[ "$page" == *"built without the page's charting library"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
 fi
 
-# Foreign and damaged data.
-: >"$work/empty.txt"
-expect 2 "is empty" train --data "$work/empty.txt" "${small[@]}"
-printf 'short' >"$work/short.txt"
-expect 2 "is too short" train --data "$work/short.txt" "${small[@]}"
-printf 'not a shard at all' >"$work/foreign.bin"
-expect 2 "foreign.bin" train --data "$work/foreign.bin" "${small[@]}"
-# shard FILE COUNT: a shard whose header promises COUNT tokens, followed by 300 tokens 60000 (bytes 0x60 0xea).
-shard() {
-  { printf '\x88\xd8\x34\x01\x01\x00\x00\x00'; printf "\\x$(printf %02x $(($2 % 256)))\\x$(printf %02x $(($2 / 256)))\x00\x00"
-    head -c 1012 /dev/zero; for _ in $(seq 300); do printf '\x60\xea'; done; } >"$1"
-}
-shard "$work/whole.bin" 300
-shard "$work/truncated.bin" 400
-expect 2 "truncated.bin" train --data "$work/truncated.bin" "${small[@]}"
+# Tokens beyond the vocabulary: a shard of 300 tokens 60000 (bytes 0x60 0xea) after its header.
+{
+  printf '\x88\xd8\x34\x01\x01\x00\x00\x00\x2c\x01\x00\x00'
+  head -c 1012 /dev/zero
+  for _ in $(seq 300); do printf '\x60\xea'; done
+} >"$work/whole.bin"
 expect 2 "needs a vocabulary of 60001, the model has 50304" train --model nanogpt-124m --data "$work/whole.bin" --seq 32
 expect 2 "needs a vocabulary of 60001, the model has 256" eval "$work/run" --data "$work/whole.bin"
 
 # A full disk while saving, here a limit on the size of files: the old checkpoint survives, and the run goes on.
 expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/full"
 before=$(cat "$work/full/checkpoint/latest")
-expect_full() {
-  local output status
-  output=$(trap '' XFSZ; ulimit -f 16; "$program" train --resume --out "$work/full" --steps 8 2>&1)
-  status=$?
-  if [ "$status" -eq 2 ] && [[ "$output" == *"cannot write"* ]] && [ "$(cat "$work/full/checkpoint/latest")" = "$before" ] &&
-    "$program" eval "$work/full" >/dev/null; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: full disk: exit %s\n%s\n' "$status" "$output"
-  fi
-}
-expect_full
+gluon=$program
+limited() { (trap '' XFSZ; ulimit -f 16; "$gluon" "$@"); }
+program=limited expect 2 "cannot write" train --resume --out "$work/full" --steps 8
+[ "$(cat "$work/full/checkpoint/latest")" = "$before" ] || { echo "FAILED: full disk: another checkpoint"; failed=$((failed + 1)); }
+expect 0 "validation loss" eval "$work/full"
 expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
 
 # A run that was stopped before its first checkpoint starts over; one that has lost its checkpoints does not.
@@ -258,18 +218,13 @@ expect 2 "--theorem" theory "${two[@]}" --eps 0.5
 expect 2 "expected --L0 and --L1 (one number per layer: a,b,...) or --run" theory --theorem 1 --eps 0.5
 expect 2 "--L0 and --L1 must have the same length, got 2 and 1" theory --theorem 1 --L0 1,2 --L1 1 --delta0 1 --eps 1
 expect 2 "theory: --L1: expected a number, got 'x'" theory --theorem 1 --L0 1 --L1 x --delta0 1 --eps 1
-expect 2 "got L0 = -1, L1 = 1 for layer 1" theory --theorem 1 --L0 -1 --L1 1 --delta0 1 --eps 1
-expect 2 "Delta0 must be >= 0, got -3" theory --theorem 1 --L0 1 --L1 1 --delta0 -3 --eps 1
 expect 2 "theory: theorem 1 needs --delta0" theory --theorem 1 --L0 1 --L1 1 --eps 1
 expect 2 "theory: expected --eps, --steps or both" theory --theorem 1 "${two[@]}"
-expect 2 "theorem 1: eps must be > 0, got 0" theory --theorem 1 "${two[@]}" --eps 0
 for steps in 0 1.5 -3 1000000000000001 99999999999999999999; do
   expect 2 "theory: --steps must be a whole number from 1 to 1e15, got $steps" theory --theorem 1 "${two[@]}" --steps "$steps"
 done
 expect 0 "after K = 1000000000000000" theory --theorem 1 "${two[@]}" --steps 1000000000000000
 expect 2 "theory: --steps: expected a number, got 'many'" theory --theorem 1 "${two[@]}" --steps many
-expect 2 "theorem 1, weighted: the bound after 5 iterations overflows double" theory --theorem 1w --L0 1 --L1 1e-320 --delta0 1 --steps 5
-expect 2 "theorem 3: 1 / (12 L1) overflows double; give t for layer 1" theory --theorem 3 --L0 0 --L1 1e-320 --delta0 1 --sigma 0 --eps 1
 expect 2 "theory: theorem pl needs --mu" theory --theorem pl "${two[@]}" --eps 1
 expect 2 "theory: theorem 2 needs --zeta" theory --theorem 2 "${two[@]}" --eps 1
 expect 2 "theory: theorem 3 needs --sigma" theory --theorem 3 "${two[@]}" --eps 1
@@ -311,17 +266,8 @@ expect 0 '"samples": 2' fit "$work/smoothness.csv" --json --skip-first 1
 expect 0 "not fitted: layer 'still': all 2 gradients are zero" fit "$work/smoothness.csv"
 expect 0 "not fitted: layer 'lone': needs at least 2 samples, got 1" fit "$work/smoothness.csv"
 expect 2 "none of the 3 layers" fit "$work/smoothness.csv" --skip-first 5
-expect 2 "fit: lambda must be in [0, 1e6], got -1" fit "$work/smoothness.csv" --lambda -1
-expect 2 "holds no smoothness.csv" fit "$work/run"
-expect 2 "does not exist" fit "$work/missing"
 printf 'step:1 (0) L_estimated: 5 norm_grad: 1\nstep:2 (0) L_estimated: 9 norm_grad: 3\n' >"$work/paper.txt"
 expect 0 "estimator: unknown" fit "$work/paper.txt"
-printf 'step:0/10 val_loss:3\n' >"$work/paper.txt"
-expect 2 "holds no samples" fit "$work/paper.txt"
-cut -d, -f1-8 "$work/smoothness.csv" >"$work/cut.csv"
-expect 2 "has no column smoothness, gradient, momentum, alignment, radius" fit "$work/cut.csv"
-sed 's/,5,1,/,nan,1,/' "$work/smoothness.csv" >"$work/nan.csv"
-expect 2 "1 of 3 samples are missing or not finite, the first at step 1" fit "$work/nan.csv"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -145,11 +145,8 @@ lose KILL 0 first
 lose STOP 1 stopped --rank-timeout 10
 rejected accumulate 2 "ranks differ in their accumulate" 2 "--accumulate 1" "--accumulate 2"
 rejected clip 2 "ranks differ in their clip" 2 "--clip 1" "--clip 0"
-rejected seed 2 "ranks differ in their seed" 2 "--seed 1" "--seed 2"
 rejected absent 3 "rank 0: ranks 1 and 2 did not join at 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
-check "RANK too large" ends_with 2 "the rank must be in 0..1, got 2" env RANK=2 WORLD_SIZE=2 "$program" train
 check "WORLD_SIZE alone" ends_with 2 "WORLD_SIZE is set, RANK is not" env WORLD_SIZE=2 "$program" train
-check "WORLD_SIZE is not a number" ends_with 2 "must be a whole number, got 'two'" env RANK=0 WORLD_SIZE=two "$program" train
 check "--ranks differs from WORLD_SIZE" ends_with 2 "--ranks 3 does not fit the environment's WORLD_SIZE 2" \
   env RANK=0 WORLD_SIZE=2 "$program" train --ranks 3
 check "printed once" ends_with 2 "no file matches" "$program" train --ranks 3 --data missing

@@ -54,11 +54,4 @@ if [ "$status" -ne 0 ] || [ "$together" -ne 0 ]; then
   exit 1
 fi
 
-# The columns for steps and losses; times differ between runs.
-columns() { awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i ~ /step|loss|val/) keep[i] = 1 }
-  { line = ""; for (i = 1; i <= NF; i++) if (i in keep) line = line $i ","; print line }' "$1/log.csv"; }
-columns apart >apart.csv
-columns together >together.csv
-head -n 1 together.csv
-[ "$(wc -l <together.csv)" -eq 11 ] || { echo "expected 10 steps" && exit 1; }
-cmp apart.csv together.csv && echo "two namespaces train as one machine does"
+cmp {apart,together}/checkpoint/step-00000010.safetensors && echo "two namespaces train as one machine does"

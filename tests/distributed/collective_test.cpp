@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "gluon/core/check.h"
 #include "tests/expect_error.h"
@@ -18,7 +19,7 @@ TEST(Single, ReturnsAtOnce) {
   one->reduce(x, 0)->wait();
   one->broadcast(x, 0)->wait();
   EXPECT_TRUE(x.equal(at::ones({3})));
-  check_agreement(*one, "config", "a");
+  check_agreement(*one, {{"config", "a"}});
 }
 
 TEST(MakeCollective, RejectsUnknownBackendsAndBadRanks) {
@@ -29,22 +30,26 @@ TEST(MakeCollective, RejectsUnknownBackendsAndBadRanks) {
 
 class RanksFromEnvironment : public ::testing::Test {
  protected:
-  void TearDown() override {
-    for (const char* name :
-         {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_PROCID", "SLURM_NTASKS",
-          "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "PMI_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_RANK",
-          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-          "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"}) {
-      ::unsetenv(name);
+  // The ranks after these variables have been set, too; they last until the end of the test.
+  Ranks with(const std::map<std::string, std::string>& variables) {
+    for (const auto& [name, value] : variables) {
+      ::setenv(name.c_str(), value.c_str(), 1);
+      set_.insert(name);
     }
+    return Ranks::from_environment();
   }
+  void TearDown() override {
+    for (const std::string& name : set_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  std::set<std::string> set_;
 };
 
 TEST_F(RanksFromEnvironment, ReadsTheVariables) {
   EXPECT_EQ(Ranks::from_environment().size, 1);
-  ::setenv("RANK", "3", 1), ::setenv("WORLD_SIZE", "4", 1), ::setenv("MASTER_PORT", "1234", 1);
-  ::setenv("LOCAL_RANK", "1", 1), ::setenv("MASTER_ADDR", "10.0.0.1", 1);
-  const Ranks ranks = Ranks::from_environment();
+  const Ranks ranks = with(
+      {{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1234"}});
   EXPECT_EQ(ranks.rank, 3);
   EXPECT_EQ(ranks.size, 4);
   EXPECT_EQ(ranks.local_rank, 1);
@@ -54,42 +59,32 @@ TEST_F(RanksFromEnvironment, ReadsTheVariables) {
 }
 
 TEST_F(RanksFromEnvironment, UsesTheStoreOfTorchrun) {
-  ::setenv("RANK", "0", 1), ::setenv("WORLD_SIZE", "1", 1);
-  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "False", 1), ::setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
-  EXPECT_EQ(Ranks::from_environment().store_prefix, "");
-  ::setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
-  EXPECT_EQ(Ranks::from_environment().store_prefix, "gluon/2");
+  with({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RESTART_COUNT", "2"}});
+  EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}).store_prefix, "");
+  EXPECT_EQ(with({{"TORCHELASTIC_USE_AGENT_STORE", "True"}}).store_prefix, "gluon/2");
 }
 
 TEST_F(RanksFromEnvironment, ReadsSlurm) {
-  ::setenv("SLURM_PROCID", "0", 1), ::setenv("SLURM_NTASKS", "2", 1);
-  EXPECT_EQ(Ranks::from_environment().size, 1) << "a batch script is one process";
-  ::setenv("SLURM_PROCID", "1", 1), ::setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-  EXPECT_EQ(Ranks::from_environment().rank, 1);
-  ::setenv("SLURM_STEP_NUM_NODES", "2", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
+  EXPECT_EQ(with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}}).size, 1) << "a batch script is one process";
+  EXPECT_EQ(with({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}).rank, 1);
+  EXPECT_INPUT_ERROR(with({{"SLURM_STEP_NUM_NODES", "2"}}), "MASTER_ADDR is not set");
 }
 
 TEST_F(RanksFromEnvironment, ReadsMpi) {
-  ::setenv("PMI_RANK", "1", 1), ::setenv("PMI_SIZE", "2", 1);
-  EXPECT_EQ(Ranks::from_environment().rank, 1);
-  ::setenv("OMPI_COMM_WORLD_RANK", "2", 1), ::setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
-  ::setenv("OMPI_COMM_WORLD_LOCAL_RANK", "0", 1), ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
-  EXPECT_EQ(Ranks::from_environment().rank, 2);
-  EXPECT_EQ(Ranks::from_environment().local_rank, 0);
-  ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_ADDR is not set");
+  EXPECT_EQ(with({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).rank, 1);
+  with({{"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  const Ranks ranks = with({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  EXPECT_EQ(ranks.rank, 2);
+  EXPECT_EQ(ranks.local_rank, 0);
+  EXPECT_INPUT_ERROR(with({{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), "MASTER_ADDR is not set");
 }
 
 TEST_F(RanksFromEnvironment, RejectsBadValues) {
-  ::setenv("RANK", "1", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "RANK is set, WORLD_SIZE is not");
-  ::setenv("WORLD_SIZE", "1", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "the rank must be in 0..0, got 1");
-  ::setenv("WORLD_SIZE", "two", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "WORLD_SIZE must be a whole number, got 'two'");
-  ::setenv("WORLD_SIZE", "2", 1), ::setenv("MASTER_PORT", "70000", 1);
-  EXPECT_INPUT_ERROR(Ranks::from_environment(), "MASTER_PORT must be in 1..65535, got 70000");
+  EXPECT_INPUT_ERROR(with({{"RANK", "1"}}), "RANK is set, WORLD_SIZE is not");
+  EXPECT_INPUT_ERROR(with({{"WORLD_SIZE", "1"}}), "the rank must be in 0..0, got 1");
+  EXPECT_INPUT_ERROR(with({{"WORLD_SIZE", "two"}}), "WORLD_SIZE must be a whole number, got 'two'");
+  EXPECT_INPUT_ERROR(with({{"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}),
+                     "MASTER_PORT must be in 1..65535, got 70000");
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ inline std::vector<int> run_ranks(int size, const std::function<void(const Ranks
   return codes;
 }
 
+/// Expects that body(ranks) succeeds in `size` new processes.
+inline void expect_ranks(int size, const std::function<void(const Ranks&)>& body) {
+  EXPECT_EQ(run_ranks(size, body), std::vector<int>(static_cast<std::size_t>(size), 0));
+}
+
 inline void expect_rank_lost(const std::function<void()>& body, const std::string& text) {
   try {
     body();

@@ -1,12 +1,9 @@
 #include "lab/sweep/sweep.h"
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
-#include "gluon/core/check.h"
+#include "gluon/core/atomic_file.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
@@ -14,8 +11,11 @@
 namespace gluon::lab {
 namespace {
 
-SweepOptions options_in(const std::filesystem::path& folder) {
-  return {.axes = {parse_axis("hidden=0.01,0.1"), parse_axis("embedding=0.5,1,2")}, .out = folder};
+SweepOptions options_in(const std::filesystem::path& folder,
+                        const std::vector<std::string>& axes = {"hidden=0.01,0.1", "embedding=0.5,1,2"}) {
+  SweepOptions options{.axes = {}, .out = folder};
+  for (const std::string& axis : axes) options.axes.push_back(parse_axis(axis));
+  return options;
 }
 
 struct Sweep {
@@ -48,13 +48,9 @@ TEST(Sweep, RunsEveryCellOnce) {
   EXPECT_EQ(again.lines[5], "[6/6] hidden=0.1,embedding=2");
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(again.cells[i].val, first.cells[i].val);
 
-  std::ifstream csv(folder.path() / "sweep.csv");
-  std::string line;
-  std::getline(csv, line);
-  EXPECT_EQ(line, "hidden,embedding,val,loss,seconds");
-  int rows = 0;
-  while (std::getline(csv, line)) ++rows;
-  EXPECT_EQ(rows, 6);
+  const std::string csv = read_text(folder.path() / "sweep.csv", "test");
+  EXPECT_TRUE(csv.starts_with("hidden,embedding,val,loss,seconds\n"));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 7);
 }
 
 TEST(Sweep, AStopBeforeTheFirstCellRunsNone) {
@@ -64,8 +60,7 @@ TEST(Sweep, AStopBeforeTheFirstCellRunsNone) {
 
 TEST(Sweep, ACellThatDivergesIsRecorded) {
   const TemporaryFolder folder;
-  SweepOptions options = options_in(folder.path());
-  options.axes = {parse_axis("hidden=0.01,1e38")};
+  const SweepOptions options = options_in(folder.path(), {"hidden=0.01,1e38"});
   const Sweep sweep = run(small_config(), options);
   ASSERT_EQ(sweep.cells.size(), 2u);
   EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
@@ -75,8 +70,7 @@ TEST(Sweep, ACellThatDivergesIsRecorded) {
 
 TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {
   const TemporaryFolder folder;
-  SweepOptions options = options_in(folder.path());
-  options.axes = {parse_axis("hidden=0.01")};
+  const SweepOptions options = options_in(folder.path(), {"hidden=0.01"});
   run(small_config(), options);
   const std::filesystem::path cell = folder.path() / "hidden=0.01";
   std::filesystem::remove(cell / "log.csv");
@@ -88,13 +82,8 @@ TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {
 
 TEST(Sweep, ASmallerGridKeepsTheOtherRows) {
   const TemporaryFolder folder;
-  SweepOptions options = options_in(folder.path());
-  options.axes = {parse_axis("hidden=0.01,0.02")};
-  run(small_config(), options);
-  options.axes = {parse_axis("hidden=0.02")};
-  run(small_config(), options);
-  std::ifstream csv(folder.path() / "sweep.csv");
-  std::string text(std::istreambuf_iterator<char>(csv), {});
+  for (const char* axis : {"hidden=0.01,0.02", "hidden=0.02"}) run(small_config(), options_in(folder.path(), {axis}));
+  const std::string text = read_text(folder.path() / "sweep.csv", "test");
   EXPECT_NE(text.find("\n0.01,"), std::string::npos);
   EXPECT_NE(text.find("\n0.02,"), std::string::npos);
 }
@@ -118,12 +107,9 @@ TEST(Sweep, BadInputIsNamed) {
   EXPECT_INPUT_ERROR(parse_axis("hidden=1,1"), "1 is given twice");
   EXPECT_INPUT_ERROR(parse_axis("hidden=1,"), "expected group=radius,radius,..., got 'hidden=1,'");
   const TemporaryFolder folder;
-  SweepOptions options = options_in(folder.path());
-  options.axes.clear();
-  EXPECT_INPUT_ERROR(run(small_config(), options), "expected --radius");
-  options.axes = {parse_axis("hiden=1,2")};
-  EXPECT_INPUT_ERROR(run(small_config(), options), "unknown radius 'hiden'");
-  options.axes = {parse_axis("hidden=0.01")};
+  EXPECT_INPUT_ERROR(run(small_config(), options_in(folder.path(), {})), "expected --radius");
+  EXPECT_INPUT_ERROR(run(small_config(), options_in(folder.path(), {"hiden=1,2"})), "unknown radius 'hiden'");
+  const SweepOptions options = options_in(folder.path(), {"hidden=0.01"});
   run(small_config(), options);
   TrainConfig longer = small_config();
   longer.steps = 5;

@@ -2,18 +2,27 @@
 
 #include <limits>
 
+#include "lab/train/config_fields.h"
 #include "tests/expect_error.h"
 
 namespace gluon::lab {
 namespace {
 
-TEST(TrainConfig, TheDefaultsAreValid) { EXPECT_NO_THROW(TrainConfig().validate()); }
+TrainConfig with(const std::string& toml) {
+  TrainConfig config;
+  parse_config_toml(toml, "test", config);
+  return config;
+}
+
+TEST(TrainConfig, TheDefaultsAndAnotherOrthogonalizerAreValid) {
+  EXPECT_NO_THROW(TrainConfig().validate());
+  EXPECT_NO_THROW(with("preset=muon\northogonalizer=svd").validate());
+}
 
 TEST(TrainConfig, RadiiReplaceThePresets) {
-  TrainConfig config;
-  config.radius = "hidden=0.5,embedding=2";
-  const std::string report =
-      config.geometry().routing_report(std::vector<Layer>{{"w", at::zeros({2, 2}), Role::kHidden}});
+  const std::string report = with("radius=hidden=0.5,embedding=2")
+                                 .geometry()
+                                 .routing_report(std::vector<Layer>{{"w", at::zeros({2, 2}), Role::kHidden}});
   EXPECT_NE(report.find("0.5"), std::string::npos);
   EXPECT_EQ(report.find("0.018"), std::string::npos);
   EXPECT_EQ(parse_radii("a=1,b=0.25"), (std::map<std::string, double>{{"a", 1}, {"b", 0.25}}));
@@ -21,121 +30,86 @@ TEST(TrainConfig, RadiiReplaceThePresets) {
 }
 
 TEST(TrainConfig, TheDefaultScheduleDecaysOverTheLastThirtyPercent) {
-  TrainConfig config;
-  config.steps = 100;
-  EXPECT_EQ(config.resolved_schedule().name(), "linear(100,30,0)");
-  config.schedule = "constant";
-  EXPECT_EQ(config.resolved_schedule().name(), "constant");
+  EXPECT_EQ(with("steps=100").resolved_schedule().name(), "linear(100,30,0)");
+  EXPECT_EQ(with("schedule=constant").resolved_schedule().name(), "constant");
 }
 
 TEST(TrainConfig, OnlyTheCnnSmoothsLabelsByDefault) {
-  TrainConfig config;
-  EXPECT_EQ(config.resolved_label_smoothing(), 0);
-  EXPECT_FALSE(config.smooths_language());
-  config.label_smoothing = 0.1;
-  EXPECT_TRUE(config.smooths_language());
-  config.model = "cifar-cnn";
-  EXPECT_FALSE(config.smooths_language());
-  config.label_smoothing = -1;
-  EXPECT_EQ(config.resolved_label_smoothing(), 0.2);
+  EXPECT_EQ(with("").resolved_label_smoothing(), 0);
+  EXPECT_EQ(with("model=cifar-cnn").resolved_label_smoothing(), 0.2);
+  EXPECT_FALSE(with("").smooths_language());
+  EXPECT_TRUE(with("label-smoothing=0.1").smooths_language());
+  EXPECT_FALSE(with("model=cifar-cnn\nlabel-smoothing=0.1").smooths_language());
 }
 
 TEST(TrainConfig, LrIsForAdamW) {
-  TrainConfig config;
-  config.lr = 0.25;
-  EXPECT_INPUT_ERROR(config.validate(), "--lr is the learning rate of AdamW; preset unscion takes --radius instead");
-  config.preset = "adamw";
-  EXPECT_EQ(config.geometry().rules()[0].radius->name(), "0.25");
-  config.preset = "muon";
-  EXPECT_EQ(config.geometry().rules().back().radius->name(), "0.25");
+  EXPECT_EQ(with("preset=adamw\nlr=0.25").geometry().rules()[0].radius->name(), "0.25");
+  EXPECT_EQ(with("preset=muon\nlr=0.25").geometry().rules().back().radius->name(), "0.25");
 }
 
 TEST(TrainConfig, WeightDecayAppliesToEveryRule) {
-  TrainConfig config;
-  config.weight_decay = 0.5;
-  const Geometry geometry = config.geometry();
+  const Geometry geometry = with("weight-decay=0.5").geometry();
   EXPECT_FALSE(geometry.rules().empty());
   for (const Rule& rule : geometry.rules()) EXPECT_EQ(rule.weight_decay, 0.5);
-  config.preset = "scion";
-  EXPECT_INPUT_ERROR(config.validate(), "exclude each other");
 }
 
 TEST(TrainConfig, TheEstimatorFollowsTheBatch) {
-  TrainConfig config;
-  EXPECT_EQ(config.estimator(), Estimator::kSameBatch);
-  config.full_batch = true;
-  EXPECT_EQ(config.estimator(), Estimator::kFull);
+  EXPECT_EQ(with("").estimator(), Estimator::kSameBatch);
+  EXPECT_EQ(with("full-batch=true").estimator(), Estimator::kFull);
 }
 
-TEST(TrainConfig, AnOrthogonalizerNeedsASpectralNorm) {
-  TrainConfig config;
-  config.preset = "muon";
-  config.orthogonalizer = "svd";
-  EXPECT_NO_THROW(config.validate());
-  config.preset = "sign_descent";
-  EXPECT_INPUT_ERROR(config.validate(), "--orthogonalizer has no effect on preset sign_descent");
-}
-
-struct BadConfig {
-  void (*change)(TrainConfig& config);
-  const char* message;
-};
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-const BadConfig kBadConfigs[] = {
-    {[](auto& c) { c.steps = 0; }, "--steps must be >= 1, got 0"},
-    {[](auto& c) { c.batch = -1; }, "--batch must be in 1..2147483648, got -1"},
-    {[](auto& c) { c.batch = int64_t{1} << 60; }, "--batch must be in 1.."},
-    {[](auto& c) { c.accumulate = 0; }, "--accumulate must be in 1.."},
-    {[](auto& c) { c.accumulate = int64_t{1} << 40; }, "--accumulate must be in"},
-    {[](auto& c) { c.parts = int64_t{1} << 62; }, "--parts must be in 0..65536"},
-    {[](auto& c) { c.seq = -4; }, "--seq must be in 1..16777216, or 0 for the model's default, got -4"},
-    {[](auto& c) { c.layers = -3; }, "--layers must be in 1.."},
-    {[](auto& c) { c.width = int64_t{1} << 30; }, "--width must be in 1.."},
-    {[](auto& c) { c.heads = -1; }, "--heads must be in 1.."},
-    {[](auto& c) { c.vocabulary = -1; }, "--vocabulary must be in 1.."},
-    {[](auto& c) { c.train_images = -3; }, "--train-images must be >= 1, or 0 for all, got -3"},
-    {[](auto& c) { c.test_images = -3; }, "--test-images must be >= 1"},
-    {[](auto& c) { c.eval_every = 0; }, "--eval-every must be >= 1, got 0"},
-    {[](auto& c) { c.save_every = 0; }, "--save-every must be >= 1, got 0"},
-    {[](auto& c) { c.clip = -1; }, "--clip must be >= 0, got -1"},
-    {[](auto& c) { c.lr = -1; }, "--lr must be > 0, got -1"},
-    {[](auto& c) { c.weight_decay = -kInfinity; }, "--weight-decay must be finite, got -inf"},
-    {[](auto& c) { c.label_smoothing = 1; },
-     "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
-    {[](auto& c) { c.label_smoothing = -kInfinity; }, "--label-smoothing must be in [0, 1)"},
-    {[](auto& c) { c.device = "tpu"; }, "--device must be cpu or cuda, got 'tpu'"},
-    {[](auto& c) { c.precision = "int8"; }, "--precision must be float32 or bfloat16, got 'int8'"},
-    {[](auto& c) { c.preset = "lion"; }, "preset: unknown name 'lion'"},
-    {[](auto& c) { c.momentum = "fast"; }, "momentum: unknown name 'fast'"},
-    {[](auto& c) { c.schedule = "up"; }, "schedule: unknown name 'up'"},
-    {[](auto& c) { c.orthogonalizer = "qr"; }, "unknown orthogonalizer 'qr'"},
-    {[](auto& c) { c.radius = "hidden"; }, "--radius: expected group=radius,..., got 'hidden'"},
-    {[](auto& c) { c.radius = "hidden=1,hidden=2"; }, "--radius: group 'hidden' is given twice"},
-    {[](auto& c) { c.radius = "hidden=x"; }, "--radius: expected a number, got 'x'"},
-    {[](auto& c) { c.full_batch = true, c.accumulate = 2; }, "exclude each other"},
-    {[](auto& c) { c.smoothness_every = -1; }, "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
-    {[](auto& c) { c.smoothness_mode = "unknown"; },
-     "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'"},
-    {[](auto& c) { c.smoothness_mode = "full"; }, "--smoothness-mode full needs --full-batch"},
-    {[](auto& c) { c.full_batch = true, c.smoothness_mode = "same_batch"; },
+const std::pair<const char*, const char*> kBadConfigs[] = {
+    {"steps=0", "--steps must be >= 1, got 0"},
+    {"batch=-1", "--batch must be in 1..2147483648, got -1"},
+    {"batch=1152921504606846976", "--batch must be in 1.."},
+    {"accumulate=0", "--accumulate must be in 1.."},
+    {"accumulate=1099511627776", "--accumulate must be in"},
+    {"parts=4611686018427387904", "--parts must be in 0..65536"},
+    {"seq=-4", "--seq must be in 1..16777216, or 0 for the model's default, got -4"},
+    {"layers=-3", "--layers must be in 1.."},
+    {"width=1073741824", "--width must be in 1.."},
+    {"heads=-1", "--heads must be in 1.."},
+    {"vocabulary=-1", "--vocabulary must be in 1.."},
+    {"train-images=-3", "--train-images must be >= 1, or 0 for all, got -3"},
+    {"test-images=-3", "--test-images must be >= 1"},
+    {"eval-every=0", "--eval-every must be >= 1, got 0"},
+    {"save-every=0", "--save-every must be >= 1, got 0"},
+    {"clip=-1", "--clip must be >= 0, got -1"},
+    {"lr=-1", "--lr must be > 0, got -1"},
+    {"lr=0.25", "--lr is the learning rate of AdamW; preset unscion takes --radius instead"},
+    {"preset=scion\nweight-decay=0.5", "exclude each other"},
+    {"label-smoothing=1", "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
+    {"device=tpu", "--device must be cpu or cuda, got 'tpu'"},
+    {"precision=int8", "--precision must be float32 or bfloat16, got 'int8'"},
+    {"preset=lion", "preset: unknown name 'lion'"},
+    {"momentum=fast", "momentum: unknown name 'fast'"},
+    {"schedule=up", "schedule: unknown name 'up'"},
+    {"orthogonalizer=qr", "unknown orthogonalizer 'qr'"},
+    {"radius=hidden", "--radius: expected group=radius,..., got 'hidden'"},
+    {"radius=hidden=1,hidden=2", "--radius: group 'hidden' is given twice"},
+    {"radius=hidden=x", "--radius: expected a number, got 'x'"},
+    {"full-batch=true\naccumulate=2", "exclude each other"},
+    {"smoothness-every=-1", "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
+    {"smoothness-mode=unknown", "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'"},
+    {"smoothness-mode=full", "--smoothness-mode full needs --full-batch"},
+    {"full-batch=true\nsmoothness-mode=same_batch",
      "--full-batch needs --smoothness-mode full or an empty one, got same_batch"},
-    {[](auto& c) { c.smoothness_geometry = "lion"; }, "unknown name 'lion'"},
-    {[](auto& c) { c.smoothness_dual = "qr"; }, "'qr'"},
+    {"smoothness-geometry=lion", "unknown name 'lion'"},
+    {"smoothness-dual=qr", "'qr'"},
     // Options without an effect on the run.
-    {[](auto& c) { c.preset = "adamw", c.momentum = "ema(0.1)"; },
-     "--momentum has no effect on preset adamw, got ema(0.1)"},
-    {[](auto& c) { c.test_images = 5; }, "--train-images and --test-images need --model cifar-cnn"},
-    {[](auto& c) { c.model = "cifar-cnn", c.width = 8; }, "cifar-cnn does not take --layers, --width"},
+    {"preset=adamw\nmomentum=ema(0.1)", "--momentum has no effect on preset adamw, got ema(0.1)"},
+    {"preset=sign_descent\northogonalizer=svd", "--orthogonalizer has no effect on preset sign_descent"},
+    {"test-images=5", "--train-images and --test-images need --model cifar-cnn"},
+    {"model=cifar-cnn\nwidth=8", "cifar-cnn does not take --layers, --width"},
 };
 
 TEST(TrainConfig, BadValuesAreNamed) {
-  for (const BadConfig& bad : kBadConfigs) {
-    TrainConfig config;
-    bad.change(config);
-    EXPECT_INPUT_ERROR(config.validate(), bad.message);
-  }
+  for (const auto& [toml, message] : kBadConfigs) EXPECT_INPUT_ERROR(with(toml).validate(), message);
+  TrainConfig config;
+  config.weight_decay = -std::numeric_limits<double>::infinity();
+  EXPECT_INPUT_ERROR(config.validate(), "--weight-decay must be finite, got -inf");
+  std::swap(config.weight_decay, config.label_smoothing);
+  EXPECT_INPUT_ERROR(config.validate(), "--label-smoothing must be in [0, 1)");
 }
 
 }  // namespace

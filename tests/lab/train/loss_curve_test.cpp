@@ -89,14 +89,11 @@ Batch image_examples(int64_t first, int64_t count) {
   auto pixels = images.accessor<float, 4>();
   for (int64_t i = 0; i < count; ++i) {
     const int64_t label = (first + i) % kCnn.classes;
-    for (int64_t c = 0; c < 3; ++c) {
-      for (int64_t y = 0; y < kSide; ++y) {
-        for (int64_t x = 0; x < kSide; ++x) {
-          const double pattern = uniform("pattern", label * 48 + c * 16 + y / 8 * 4 + x / 8);
-          const double noise = uniform("noise", (((first + i) * 3 + c) * kSide + y) * kSide + x);
-          pixels[i][c][y][x] = static_cast<float>(0.75 * pattern + 0.75 * noise);
-        }
-      }
+    for (int64_t k = 0; k < 3 * kSide * kSide; ++k) {
+      const int64_t c = k / (kSide * kSide), y = k / kSide % kSide, x = k % kSide;
+      const double pattern = uniform("pattern", label * 48 + c * 16 + y / 8 * 4 + x / 8);
+      const double noise = uniform("noise", (first + i) * 3 * kSide * kSide + k);
+      pixels[i][c][y][x] = static_cast<float>(0.75 * pattern + 0.75 * noise);
     }
   }
   return {images, labels};
@@ -113,7 +110,6 @@ class Formula : public Dataset {
   int64_t train_examples() const override { return examples_; }
   int64_t tokens_per_example() const override { return 1; }
   int64_t classes() const override { return 10; }
-  double unigram_entropy() const override { return 0; }
   std::string describe() const override { return "values of a formula"; }
 
  private:

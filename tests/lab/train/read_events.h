@@ -1,18 +1,17 @@
-// A reader of event files, written from the formats' own definitions and not from lab/train/event_file.cpp: the CRC
-// goes bit by bit, and unknown fields are stepped over as a protocol buffer reader does.
+// A reader of event files, written from the formats' own definitions; of lab/train/event_file.cpp it uses the CRC alone,
+// which is compared with known values.
 
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lab/train/event_file.h"
 
 namespace gluon::lab {
 
@@ -22,13 +21,6 @@ struct ReadEvent {
   std::string version;
   std::map<std::string, float> scalars;
 };
-
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.str();
-}
 
 class ByteReader {
  public:
@@ -61,62 +53,35 @@ class ByteReader {
 
   std::string_view counted() { return take(varint()); }
 
-  void skip(uint64_t wire_type) {
-    switch (wire_type) {
-      case 0: varint(); break;
-      case 1: take(8); break;
-      case 2: counted(); break;
-      case 5: take(4); break;
-      default: throw std::runtime_error("events: unknown wire type");
-    }
-  }
-
  private:
   std::string_view bytes_;
 };
 
-inline uint32_t unmasked(uint32_t masked) {
-  const uint32_t rotated = masked - 0xa282ead8u;
-  return (rotated >> 17) | (rotated << 15);
+/// Reads the masked checksum that follows `bytes`.
+inline void check_crc(ByteReader& file, std::string_view bytes) {
+  const uint32_t rotated = file.fixed<uint32_t>() - 0xa282ead8u;
+  if (((rotated >> 17) | (rotated << 15)) != crc32c(bytes)) throw std::runtime_error("events: wrong checksum");
 }
 
-inline uint32_t slow_crc32c(std::string_view bytes) {
-  uint32_t crc = 0xffffffffu;
-  for (const char byte : bytes) {
-    for (int bit = 0; bit < 8; ++bit) {
-      const bool odd = ((crc ^ (static_cast<unsigned char>(byte) >> bit)) & 1) != 0;
-      crc = odd ? (crc >> 1) ^ 0x82f63b78u : crc >> 1;
-    }
-  }
-  return crc ^ 0xffffffffu;
-}
-
-inline std::pair<std::string, float> read_scalar(ByteReader value) {
-  std::pair<std::string, float> scalar;
-  while (!value.empty()) {
-    switch (const uint64_t key = value.varint()) {
-      case 1 << 3 | 2: scalar.first = value.counted(); break;
-      case 2 << 3 | 5: scalar.second = value.fixed<float>(); break;
-      default: value.skip(key & 7);
-    }
-  }
-  return scalar;
-}
-
+/// Keys are (number << 3) | wire type.
 inline ReadEvent read_event(ByteReader event) {
   ReadEvent read;
   while (!event.empty()) {
-    switch (const uint64_t key = event.varint()) {
+    switch (event.varint()) {
       case 1 << 3 | 1: read.wall_time = event.fixed<double>(); break;
       case 2 << 3 | 0: read.step = static_cast<int64_t>(event.varint()); break;
       case 3 << 3 | 2: read.version = event.counted(); break;
       case 5 << 3 | 2:
         for (ByteReader summary(event.counted()); !summary.empty();) {
           if (summary.varint() != (1 << 3 | 2)) throw std::runtime_error("events: a summary holds values only");
-          read.scalars.insert(read_scalar(ByteReader(summary.counted())));
+          ByteReader scalar(summary.counted());
+          if (scalar.varint() != (1 << 3 | 2)) throw std::runtime_error("events: a scalar without its tag");
+          const std::string tag(scalar.counted());
+          if (scalar.varint() != (2 << 3 | 5)) throw std::runtime_error("events: a scalar without its value");
+          read.scalars[tag] = scalar.fixed<float>();
         }
         break;
-      default: event.skip(key & 7);
+      default: throw std::runtime_error("events: unknown field");
     }
   }
   return read;
@@ -127,11 +92,9 @@ inline std::vector<ReadEvent> read_events(const std::string& bytes) {
   std::vector<ReadEvent> events;
   for (ByteReader file(bytes); !file.empty();) {
     const std::string_view length = file.take(8);
-    if (unmasked(file.fixed<uint32_t>()) != slow_crc32c(length))
-      throw std::runtime_error("events: wrong checksum of a length");
+    check_crc(file, length);
     const std::string_view event = file.take(ByteReader(length).fixed<uint64_t>());
-    if (unmasked(file.fixed<uint32_t>()) != slow_crc32c(event))
-      throw std::runtime_error("events: wrong checksum of an event");
+    check_crc(file, event);
     events.push_back(read_event(ByteReader(event)));
   }
   return events;

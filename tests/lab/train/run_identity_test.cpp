@@ -6,8 +6,6 @@
 #include <set>
 
 #include "lab/train/config_fields.h"
-#include "lab/train/experiment.h"
-#include "lab/train/trainer.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
 
@@ -28,21 +26,15 @@ const std::map<std::string, std::string> kOtherValues{
 // Images, a data set that the batch divides, the whole process, a GPU.
 const std::set<std::string> kUntested{"train-images", "test-images", "full-batch", "deterministic", "device"};
 
-Checkpoint checkpoint_of(const TrainConfig& config) {
-  const Experiment experiment = make_experiment(config);
-  return Trainer(config, experiment.model, experiment.dataset).checkpoint();
-}
-
 TEST(RunIdentity, FieldsOfTheIdentityCannotChangeOnResumeAndOthersCan) {
-  const Checkpoint checkpoint = checkpoint_of(small_config("muon"));
+  const Checkpoint checkpoint = make_trainer(small_config("muon")).checkpoint();
   for (const ConfigField& field : config_fields()) {
     if (kUntested.contains(field.name)) continue;
     ASSERT_TRUE(kOtherValues.contains(field.name)) << field.name;
     SCOPED_TRACE(field.name);
     TrainConfig config = small_config("muon");
     set_value(config, field, kOtherValues.at(field.name), "test");
-    const Experiment experiment = make_experiment(config);
-    Trainer trainer(config, experiment.model, experiment.dataset);
+    Trainer trainer = make_trainer(config);
     if (*field.identity == '\0') {
       EXPECT_NO_THROW(trainer.resume(checkpoint));
     } else {

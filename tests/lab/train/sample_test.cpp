@@ -1,9 +1,6 @@
 #include "lab/train/sample.h"
 
-#include <sstream>
-
-#include "lab/train/config_toml.h"
-#include "lab/train/trainer.h"
+#include "lab/train/config_fields.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
@@ -19,11 +16,7 @@ TEST(Sample, TheModelInMemoryWritesWhatItsCheckpointWrites) {
   const Experiment experiment = make_experiment(config);
   const std::string untrained = sample_text(config, experiment, {.count = 40});
   Trainer trainer(config, experiment.model, experiment.dataset);
-  RunDirectory directory = RunDirectory::create(config.out, config_toml(config));
-  std::ostringstream out;
-  Progress progress(out, false);
-  RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
-  trainer.run(&writer, std::atomic<bool>{false});
+  run(trainer, RunDirectory::create(config.out, config_toml(config)));
   const std::string trained = sample_text(config, experiment, {.count = 40});
   EXPECT_EQ(trained.size(), 40u);
   EXPECT_NE(trained, untrained);

@@ -1,8 +1,7 @@
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 
 #include <limits>
 
-#include "lab/train/config_fields.h"
 #include "lab/train/run_directory.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
