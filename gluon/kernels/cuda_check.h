@@ -1,4 +1,4 @@
-// Error checks for the files that launch kernels on a stream.
+// The error check of files that launch kernels on a stream.
 
 #pragma once
 
@@ -10,13 +10,6 @@ namespace gluon::kernels {
 
 inline void check(cudaError_t error, const char* what) {
   GLUON_CHECK(error == cudaSuccess, "kernels: ", what, " failed: ", cudaGetErrorString(error));
-}
-
-/// Whether the stream is being captured into a graph.
-inline bool is_capturing(cudaStream_t stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-  return status != cudaStreamCaptureStatusNone;
 }
 
 }  // namespace gluon::kernels

@@ -4,17 +4,14 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "gluon/core/check.h"
-#include "gluon/kernels/cuda/momentum.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "gluon/kernels/cuda/sign_update.h"
 #include "gluon/kernels/cuda/update.h"
-#include "gluon/kernels/cuda/verdict.h"
 #include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/fused_step.h"
-#include "gluon/kernels/mirror.h"
 
 namespace gluon::kernels {
 namespace {
@@ -29,6 +26,32 @@ bool is_sign(const FusedStack& stack) { return stack.form.kind == LmoForm::Kind:
 
 // The last product can add to the parameters itself; it cannot shrink them.
 bool moved_by_iteration(const FusedStack& stack) { return stack.decay == 0 && stack.momentum.size(2) % 64 == 0; }
+
+// Values of the host in device memory, sent again only when they change. The memory stays where it is as long as the
+// number of values does, so that a CUDA graph may read it.
+template <typename T> class Mirror {
+ public:
+  // `like` gives the device and the values' dtype. Returns whether the memory has moved.
+  bool send(std::vector<T> values, const at::TensorOptions& like) {
+    if (values == host_) return false;
+    host_.clear();  // should a line below throw, everything is sent again
+    const auto size = static_cast<int64_t>(values.size());
+    const bool moved = !device_.defined() || device_.size(0) != size;
+    if (moved) device_ = at::empty({size}, like);
+    // The caching allocator does not hand out pinned memory again before its copy has been made.
+    const at::Tensor pinned = at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
+    std::memcpy(pinned.data_ptr(), values.data(), values.size() * sizeof(T));
+    device_.copy_(pinned, /*non_blocking=*/true);
+    host_ = std::move(values);
+    return moved;
+  }
+
+  T* data() const { return static_cast<T*>(device_.data_ptr()); }
+
+ private:
+  std::vector<T> host_;
+  at::Tensor device_;
+};
 
 // Matrices [first, first + count) of a stack.
 struct Piece {
@@ -50,10 +73,9 @@ struct FusedStep::Device {
   void capture();
 
   cuda::MomentumStep momentum_step(const Piece& piece) const;
-  float* const* parameters(const Piece& piece) const;
-  const float* radii(const Piece& piece) const;
+  cuda::ParameterUpdate parameter_update(const Piece& piece) const;
+  Piece all_of(std::size_t stack) const { return {stack, 0, stacks[stack].momentum.size(0)}; }
   void move_chunk(std::span<const Piece> chunk, cudaStream_t stream);
-  void move_by_sign(std::size_t stack, cudaStream_t stream);
   void plan_chunks(int64_t scratch_bytes);
   std::vector<cuda::OrthogonalizeStack> half_stacks(std::span<const Piece> chunk, char* memory) const;
   int64_t chunk_bytes(std::span<const Piece> chunk) const;
@@ -61,7 +83,6 @@ struct FusedStep::Device {
   std::vector<FusedStack> stacks;
   std::vector<int64_t> first_matrix;  // of each stack, and the total
   std::vector<int64_t> first_gradient_sum, first_momentum_sum;
-  std::vector<Quintic> coefficients;
   cuda::OrthogonalizeOptions options;
   std::vector<std::vector<Piece>> chunks;
 
@@ -87,11 +108,7 @@ FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : 
     first_momentum_sum.push_back(first_momentum_sum.back() + count * cuda::momentum_partials(size));
   }
   for (const FusedStack& stack : stacks) {
-    if (is_sign(stack)) continue;
-    coefficients = stack.form.coefficients;
-    options = {.coefficients = coefficients.data(),
-               .steps = static_cast<int>(coefficients.size()),
-               .safety = stack.form.safety};
+    if (!is_sign(stack)) options = {.coefficients = stack.form.coefficients, .safety = stack.form.safety};
   }
   const at::TensorOptions float32 = stacks[0].momentum.options();
   gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
@@ -153,9 +170,7 @@ void FusedStep::Device::plan_chunks(int64_t scratch_bytes) {
 int64_t FusedStep::Device::chunk_bytes(std::span<const Piece> chunk) const {
   int64_t bytes = 0;
   for (const Piece& piece : chunk) bytes += 4 * piece.count * entries(stacks[piece.stack].momentum);
-  const auto half = half_stacks(chunk, nullptr);
-  return round_up(bytes) +
-         static_cast<int64_t>(cuda::orthogonalize_workspace(half.data(), static_cast<int>(half.size()), options));
+  return round_up(bytes) + static_cast<int64_t>(cuda::orthogonalize_workspace(half_stacks(chunk, nullptr), options));
 }
 
 // Inputs and outputs of the iteration lie one after another at the beginning of the scratch memory.
@@ -217,34 +232,31 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
           .verdict = verdict()};
 }
 
-float* const* FusedStep::Device::parameters(const Piece& piece) const {
+cuda::ParameterUpdate FusedStep::Device::parameter_update(const Piece& piece) const {
+  const FusedStack& stack = stacks[piece.stack];
   const int64_t matrix = first_matrix[piece.stack] + piece.first;
-  return reinterpret_cast<float* const*>(tables.data()) + first_matrix.back() + matrix;
-}
-
-const float* FusedStep::Device::radii(const Piece& piece) const {
-  return scalars.data() + 2 * stacks.size() + first_matrix[piece.stack] + piece.first;
+  return {.parameters = reinterpret_cast<float* const*>(tables.data()) + first_matrix.back() + matrix,
+          .radii = scalars.data() + 2 * stacks.size() + matrix,
+          .direction_factor = static_cast<float>(-stack.form.factor),
+          .decay = static_cast<float>(stack.decay)};
 }
 
 void FusedStep::Device::measure_momentum(cudaStream_t stream) {
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) continue;
-    const Piece all{i, 0, stacks[i].momentum.size(0)};
-    check(cuda::measure_momentum(momentum_step(all), stream), "measure_momentum");
+    check(cuda::measure_momentum(momentum_step(all_of(i)), stream), "measure_momentum");
   }
 }
 
 void FusedStep::Device::enqueue(cudaStream_t stream) {
   std::vector<cuda::MomentumStep> steps;
-  for (std::size_t i = 0; i < stacks.size(); ++i) {
-    steps.push_back(momentum_step({i, 0, stacks[i].momentum.size(0)}));
-  }
-  const auto count = static_cast<int>(steps.size());
-  check(cuda::measure_gradients(steps.data(), count, verdict(), stream), "measure_gradients");
-  check(cuda::judge(steps.data(), count, verdict(), static_cast<uint64_t*>(report.data_ptr()), stream), "judge");
+  for (std::size_t i = 0; i < stacks.size(); ++i) steps.push_back(momentum_step(all_of(i)));
+  check(cuda::measure_gradients(steps, stream), "measure_gradients");
+  check(cuda::judge(steps, static_cast<uint64_t*>(report.data_ptr()), stream), "judge");
   for (const auto& chunk : chunks) move_chunk(chunk, stream);
   for (std::size_t i = 0; i < stacks.size(); ++i) {
-    if (is_sign(stacks[i])) move_by_sign(i, stream);
+    if (!is_sign(stacks[i])) continue;
+    check(cuda::update_by_sign(steps[i], parameter_update(all_of(i)), stream), "update_by_sign");
   }
 }
 
@@ -257,51 +269,19 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
     steps.push_back(momentum_step(chunk[i]));
     steps.back().output = static_cast<__half*>(const_cast<void*>(half[i].input));
     used += 4 * half[i].count * half[i].matrix_stride;
-    const FusedStack& stack = stacks[chunk[i].stack];
-    if (!moved_by_iteration(stack)) continue;
-    half[i].target = {.matrices = parameters(chunk[i]),
-                      .radii = radii(chunk[i]),
-                      .factor = static_cast<float>(-stack.form.factor),
-                      .verdict = verdict()};
+    if (!moved_by_iteration(stacks[chunk[i].stack])) continue;
+    const cuda::ParameterUpdate update = parameter_update(chunk[i]);
+    half[i].target = {update.parameters, update.radii, update.direction_factor, verdict()};
   }
-  check(cuda::accumulate_momentum(steps.data(), static_cast<int>(steps.size()), stream), "accumulate_momentum");
+  check(cuda::accumulate_momentum(steps, stream), "accumulate_momentum");
   used = round_up(used);
-  check(cuda::orthogonalize(half.data(), static_cast<int>(half.size()), options, memory + used,
-                            static_cast<std::size_t>(scratch.size(0) - used), stream),
+  check(cuda::orthogonalize(half, options, memory + used, static_cast<std::size_t>(scratch.size(0) - used), stream),
         "orthogonalize");
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    const FusedStack& stack = stacks[chunk[i].stack];
-    if (moved_by_iteration(stack)) continue;
-    check(cuda::update_parameters({.count = chunk[i].count,
-                                   .size = half[i].matrix_stride,
-                                   .parameters = parameters(chunk[i]),
-                                   .directions = half[i].output.data,
-                                   .radii = radii(chunk[i]),
-                                   .direction_factor = static_cast<float>(-stack.form.factor),
-                                   .decay = static_cast<float>(stack.decay),
-                                   .verdict = verdict()},
-                                  stream),
+    if (moved_by_iteration(stacks[chunk[i].stack])) continue;
+    check(cuda::update_parameters(steps[i], half[i].output.data, parameter_update(chunk[i]), stream),
           "update_parameters");
   }
-}
-
-void FusedStep::Device::move_by_sign(std::size_t index, cudaStream_t stream) {
-  const FusedStack& stack = stacks[index];
-  const Piece all{index, 0, stack.momentum.size(0)};
-  const cuda::MomentumStep step = momentum_step(all);
-  check(cuda::update_by_sign({.count = step.count,
-                              .size = step.size,
-                              .nesterov = step.nesterov,
-                              .gradients = step.gradients,
-                              .momentum = step.momentum,
-                              .weights = step.weights,
-                              .parameters = parameters(all),
-                              .radii = radii(all),
-                              .direction_factor = static_cast<float>(-stack.form.factor),
-                              .decay = static_cast<float>(stack.decay),
-                              .verdict = step.verdict},
-                             stream),
-        "update_by_sign");
 }
 
 void FusedStep::Device::capture() {

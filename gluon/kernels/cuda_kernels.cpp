@@ -10,11 +10,6 @@
 #include "gluon/kernels/kernels.h"
 
 namespace gluon::kernels {
-namespace {
-
-cudaStream_t stream() { return at::cuda::getCurrentCUDAStream(); }
-
-}  // namespace
 
 std::string why_unavailable(const at::Device& device) {
   if (!device.is_cuda()) return "the layers are not on a GPU";
@@ -25,7 +20,11 @@ std::string why_unavailable(const at::Device& device) {
 }
 
 bool is_captured(const at::Device& device) {
-  return device.is_cuda() && is_capturing(at::cuda::getCurrentCUDAStream(device.index()));
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  if (device.is_cuda()) {
+    check(cudaStreamIsCapturing(at::cuda::getCurrentCUDAStream(device.index()), &status), "cudaStreamIsCapturing");
+  }
+  return status != cudaStreamCaptureStatusNone;
 }
 
 std::optional<double> device_seconds(const std::function<void()>& work) {
@@ -49,17 +48,12 @@ bool available(const at::Tensor& tensor) { return why_unavailable(tensor.device(
 
 at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
   if (batch.size(0) > cuda::kMaxMatrices) {
-    std::vector<at::Tensor> parts;
-    for (const at::Tensor& part : batch.split(cuda::kMaxMatrices)) {
-      parts.push_back(polar_lmo(part, form));
-    }
+    std::vector<at::Tensor> parts = batch.split(cuda::kMaxMatrices);
+    for (at::Tensor& part : parts) part = polar_lmo(part, form);
     return at::cat(parts);
   }
   const c10::cuda::CUDAGuard guard(batch.device());
   const at::Tensor input = batch.contiguous();
-  const auto count = static_cast<int>(batch.size(0));
-  const auto rows = static_cast<int>(batch.size(1));
-  const auto columns = static_cast<int>(batch.size(2));
   // Rows of half precision stacks start at multiples of 8 entries.
   const int64_t row_stride = (batch.size(2) + 7) / 8 * 8;
   const at::Tensor output = at::empty({batch.size(0), batch.size(1), row_stride}, batch.options().dtype(at::kHalf));
@@ -68,19 +62,19 @@ at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
   Quintic& last = coefficients.back();
   last = {-last.a * form.factor, -last.b * form.factor, -last.c * form.factor};
   const cuda::OrthogonalizeStack stack{
-      .count = count,
-      .rows = rows,
-      .columns = columns,
+      .count = static_cast<int>(batch.size(0)),
+      .rows = static_cast<int>(batch.size(1)),
+      .columns = static_cast<int>(batch.size(2)),
       .input = input.data_ptr<float>(),
       .input_type = cuda::ElementType::kFloat32,
       .row_stride = batch.size(2),
       .matrix_stride = batch.size(1) * batch.size(2),
       .output = {static_cast<__half*>(output.data_ptr()), row_stride, batch.size(1) * row_stride}};
-  const cuda::OrthogonalizeOptions options{
-      .coefficients = coefficients.data(), .steps = static_cast<int>(coefficients.size()), .safety = form.safety};
-  const auto bytes = cuda::orthogonalize_workspace(&stack, 1, options);
+  const cuda::OrthogonalizeOptions options{.coefficients = coefficients, .safety = form.safety};
+  const auto bytes = cuda::orthogonalize_workspace({&stack, 1}, options);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, batch.options().dtype(at::kByte));
-  check(cuda::orthogonalize(&stack, 1, options, workspace.data_ptr(), bytes, stream()), "orthogonalize");
+  check(cuda::orthogonalize({&stack, 1}, options, workspace.data_ptr(), bytes, at::cuda::getCurrentCUDAStream()),
+        "orthogonalize");
   return row_stride == batch.size(2) ? output : output.narrow(2, 0, batch.size(2)).contiguous();
 }
 

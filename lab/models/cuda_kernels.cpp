@@ -30,16 +30,14 @@ cuda::RotaryShape shape_of(const at::Tensor& qkv, const Rotary& rotary) {
           .sin = rotary.sin.data_ptr<float>()};
 }
 
-// Queries (0), keys (1) or values (2) of contiguous qkv (B, T, 3, heads, D).
-cuda::Heads heads_of(const at::Tensor& qkv, int64_t which) {
+// Contiguous qkv (B, T, 3, heads, D).
+cuda::QueryKeyValue parts_of(const at::Tensor& qkv) {
   const int64_t width = qkv.size(3) * qkv.size(4);
-  return {data(qkv) + which * width, 3 * width};
+  return {{data(qkv), 3 * width}, {data(qkv) + width, 3 * width}, {data(qkv) + 2 * width, 3 * width}};
 }
 
-cuda::ConstHeads read_only(const cuda::Heads& heads) { return {heads.data, heads.token_stride}; }
-
 // Contiguous (B, T, heads, D).
-cuda::ConstHeads alone(const at::Tensor& heads) { return {data(heads), heads.size(2) * heads.size(3)}; }
+cuda::Heads alone(const at::Tensor& heads) { return {data(heads), heads.size(2) * heads.size(3)}; }
 
 }  // namespace
 
@@ -87,10 +85,8 @@ at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary) {
   const c10::cuda::CUDAGuard guard(qkv.device());
   const at::Tensor inverse_rms =
       at::empty({qkv.size(0) * qkv.size(1), 2, rotary.heads}, qkv.options().dtype(at::kFloat));
-  const cuda::Heads query = heads_of(qkv, 0);
-  const cuda::Heads key = heads_of(qkv, 1);
-  check(cuda::qk_rotary_forward(shape_of(qkv, rotary), read_only(query), read_only(key), query, key,
-                                inverse_rms.data_ptr<float>(), stream()),
+  check(cuda::qk_rotary_forward(shape_of(qkv, rotary), parts_of(qkv), parts_of(qkv), inverse_rms.data_ptr<float>(),
+                                stream()),
         "qk_rotary");
   return inverse_rms;
 }
@@ -99,14 +95,8 @@ at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_r
                               const at::Tensor& key, const at::Tensor& value, const Rotary& rotary) {
   const c10::cuda::CUDAGuard guard(qkv.device());
   const at::Tensor out = at::empty_like(qkv);
-  const cuda::RotaryGradients gradients{.query_out = read_only(heads_of(qkv, 0)),
-                                        .key_out = read_only(heads_of(qkv, 1)),
-                                        .inverse_rms = inverse_rms.data_ptr<float>(),
-                                        .dquery_out = alone(query),
-                                        .dkey_out = alone(key),
-                                        .dvalue = alone(value)};
-  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), gradients, heads_of(out, 0), heads_of(out, 1), heads_of(out, 2),
-                                 stream()),
+  check(cuda::qk_rotary_backward(shape_of(qkv, rotary), parts_of(qkv), inverse_rms.data_ptr<float>(),
+                                 {alone(query), alone(key), alone(value)}, parts_of(out), stream()),
         "qk_rotary_backward");
   return out;
 }

@@ -3,26 +3,19 @@
 namespace gluon::kernel_check {
 namespace {
 
-struct Tally {
-  int checks = 0, failures = 0;
-};
-
-Tally& tally() {
-  static Tally tally;
-  return tally;
-}
+int checks_made = 0, failures = 0;
 
 }  // namespace
 
 void expect(bool holds, const std::string& what) {
-  ++tally().checks;
+  ++checks_made;
   if (holds) return;
-  ++tally().failures;
+  ++failures;
   std::printf("FAILED %s\n", what.c_str());
 }
 
 void expect_capturable(const std::function<void()>& restore, const std::function<void(cudaStream_t)>& launch,
-                       const std::function<Bits()>& bits) {
+                       const std::function<Bits()>& bits, int replays) {
   cudaStream_t stream = nullptr;
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   restore();
@@ -35,7 +28,7 @@ void expect_capturable(const std::function<void()>& restore, const std::function
   launch(stream);
   require(cudaStreamEndCapture(stream, &graph));
   require(cudaGraphInstantiate(&executable, graph, 0));
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < replays; ++i) {
     restore();
     require(cudaDeviceSynchronize());
     require(cudaGraphLaunch(executable, stream));
@@ -46,24 +39,41 @@ void expect_capturable(const std::function<void()>& restore, const std::function
   cudaStreamDestroy(stream);
 }
 
-int run_program(int count, char** arguments, const std::vector<Check>& checks, void (*measure_speed)()) {
+double largest(const Vector& values) {
+  double most = 0;
+  for (const double value : values) most = std::fmax(most, std::abs(value));
+  return most;
+}
+
+void expect_close(const Vector& got, const Vector& want, double relative, double absolute, const std::string& what) {
+  size_t bad = 0, worst = 0;
+  double excess = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isnan(got[i]) && std::isnan(want[i])) continue;
+    const double over = std::abs(got[i] - want[i]) - (relative * std::abs(want[i]) + absolute);
+    if (over <= 0 || got[i] == want[i]) continue;
+    if (bad++ == 0 || over > excess) worst = i, excess = over;
+  }
+  expect(got.size() == want.size(), what + ": size");
+  expect(bad == 0, bad == 0 ? what
+                            : join(what, ": ", bad, " of ", want.size(), " entries, worst ", worst, ": got ",
+                                   got[worst], ", expected ", want[worst]));
+}
+
+int run_program(const char* program, const std::vector<Check>& checks) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  const std::string what = count > 1 ? arguments[1] : "";
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("%s: no CUDA device, nothing was checked\n", arguments[0]);
+    std::printf("%s: no CUDA device, nothing was checked\n", program);
     return 77;
   }
   for (const Check& check : checks) {
-    if (what == "speed") break;
-    const Tally before = tally();
+    const int made_before = checks_made, failures_before = failures;
     check.run();
-    std::printf("%-16s %6d checks, %d failed\n", check.name, tally().checks - before.checks,
-                tally().failures - before.failures);
+    std::printf("%-16s %6d checks, %d failed\n", check.name, checks_made - made_before, failures - failures_before);
   }
-  if (measure_speed != nullptr && (what.empty() || what == "speed")) measure_speed();
-  std::printf("%d checks, %d failed\n", tally().checks, tally().failures);
-  return tally().failures == 0 ? 0 : 1;
+  std::printf("%d checks, %d failed\n", checks_made, failures);
+  return failures == 0 ? 0 : 1;
 }
 
 }  // namespace gluon::kernel_check

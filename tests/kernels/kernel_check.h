@@ -6,15 +6,102 @@
 
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <random>
+#include <source_location>
 #include <string>
 #include <vector>
 
 #include "gluon/core/check.h"
-#include "tests/kernels/device_array.h"
 
 namespace gluon::kernel_check {
+
+using bf16 = __nv_bfloat16;
+using Vector = std::vector<double>;
+using Bits = std::vector<unsigned char>;
+
+inline constexpr double kRounding = 0x1p-8 * 1.01;  // relative error of one rounding to bfloat16
+
+/// Ends the program unless the CUDA call succeeded.
+inline void require(cudaError_t error, std::source_location where = std::source_location::current()) {
+  if (error == cudaSuccess) return;
+  std::printf("FAILED %s:%u: %s\n", where.file_name(), static_cast<unsigned>(where.line()), cudaGetErrorString(error));
+  std::exit(1);
+}
+
+template <typename T> double to_double(T x) { return static_cast<float>(x); }
+template <typename T> T rounded(double x) { return T(static_cast<float>(x)); }
+
+/// Device memory for `size` entries, `offset` entries past an aligned address, all bytes 0xff (NaN in every type).
+template <typename T> class Array {
+ public:
+  explicit Array(size_t size, size_t offset = 0) : size_(size), offset_(offset) {
+    require(cudaMalloc(&memory_, (size + offset + kGuard) * sizeof(T)));
+    poison();
+  }
+  explicit Array(const std::vector<T>& values) : Array(values.size()) { set(values); }
+  ~Array() { cudaFree(memory_); }
+  Array(const Array&) = delete;
+
+  T* data() const { return memory_ + offset_; }
+  size_t size() const { return size_; }
+  void poison() {
+    require(cudaMemset(memory_, 0xff, (size_ + offset_ + kGuard) * sizeof(T)));
+    require(cudaDeviceSynchronize());  // streams of other checks do not wait for it
+  }
+  void set(const std::vector<T>& values) {
+    require(cudaMemcpy(data(), values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  std::vector<T> get() const {
+    std::vector<T> values(size_);
+    require(cudaDeviceSynchronize());
+    require(cudaMemcpy(values.data(), data(), size_ * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  bool guard_intact() const {
+    Bits bytes(kGuard * sizeof(T));
+    require(cudaMemcpy(bytes.data(), data() + size_, bytes.size(), cudaMemcpyDeviceToHost));
+    return bytes == Bits(bytes.size(), 0xff);
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  size_t size_, offset_;
+  T* memory_ = nullptr;
+};
+
+template <typename... T> void poison(Array<T>&... arrays) { (arrays.poison(), ...); }
+
+template <typename T> bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+/// The bytes of all arrays, one after another.
+template <typename... T> Bits bits_of(const Array<T>&... arrays) {
+  Bits all;
+  const auto add = [&](const auto& values) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
+    all.insert(all.end(), bytes, bytes + values.size() * sizeof(values[0]));
+  };
+  (add(arrays.get()), ...);
+  return all;
+}
+
+/// Values of size about `magnitude`, rounded to T.
+template <typename T> std::vector<T> random_values(size_t count, double magnitude, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  std::vector<T> values(count);
+  for (T& value : values) value = rounded<T>(magnitude * normal(random));
+  return values;
+}
 
 /// Counts a check, and prints it if it failed.
 void expect(bool holds, const std::string& what);
@@ -29,33 +116,25 @@ void expect_repeatable(const std::string& what, const std::function<void()>& run
   expect((outputs.guard_intact() && ...), what + ": the guard was changed");
 }
 
-/// Expects the bits of plain launches from two replays of the same launches captured as a CUDA graph.
+/// Expects the bits of plain launches from `replays` replays of the same launches captured as a CUDA graph.
 void expect_capturable(const std::function<void()>& restore, const std::function<void(cudaStream_t)>& launch,
-                       const std::function<Bits()>& bits);
+                       const std::function<Bits()>& bits, int replays = 2);
 
-/// Expects every entry within relative |want| + absolute of `want`, and NaN where `want` is NaN.
-template <typename T>
-void expect_close(const std::vector<T>& got, const std::vector<double>& want, double relative, double absolute,
-                  const std::string& what) {
-  size_t bad = 0, worst = 0;
-  double excess = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double value = to_double(got[i]);
-    if (std::isnan(value) && std::isnan(want[i])) continue;
-    const double over = std::abs(value - want[i]) - (relative * std::abs(want[i]) + absolute);
-    if (over <= 0 || value == want[i]) continue;
-    if (bad++ == 0 || over > excess) worst = i, excess = over;
-  }
-  expect(got.size() == want.size(), what + ": size");
-  expect(bad == 0, bad == 0 ? what
-                            : join(what, ": ", bad, " of ", want.size(), " entries, worst ", worst, ": got ",
-                                   to_double(got[worst]), ", expected ", want[worst]));
+/// The values in float64.
+template <typename T> Vector doubles(const std::vector<T>& values) {
+  Vector result;
+  for (const T value : values) result.push_back(to_double(value));
+  return result;
 }
 
-inline double largest(const std::vector<double>& values) {
-  double most = 0;
-  for (double v : values) most = std::fmax(most, std::abs(v));
-  return most;
+double largest(const Vector& values);
+
+/// Expects every entry within relative |want| + absolute of `want`, and NaN where `want` is NaN.
+void expect_close(const Vector& got, const Vector& want, double relative, double absolute, const std::string& what);
+template <typename T>
+void expect_close(const std::vector<T>& got, const Vector& want, double relative, double absolute,
+                  const std::string& what) {
+  expect_close(doubles(got), want, relative, absolute, what);
 }
 
 struct Check {
@@ -63,8 +142,7 @@ struct Check {
   void (*run)();
 };
 
-/// The main() of a program PROGRAM [check|speed]: both without an argument. Returns 1 when a check failed, 77 without a
-/// CUDA device. `measure_speed` may be null.
-int run_program(int count, char** arguments, const std::vector<Check>& checks, void (*measure_speed)());
+/// The main() of a program: runs the checks. Returns 1 when one failed, 77 without a CUDA device.
+int run_program(const char* program, const std::vector<Check>& checks);
 
 }  // namespace gluon::kernel_check

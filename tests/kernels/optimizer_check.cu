@@ -1,19 +1,99 @@
-// optimizer_check [check|speed]: momentum, parameter update and sign update against float64, and their speed.
+// optimizer_check: momentum, parameter update and sign update against float64.
 
 #include <tuple>
 
+#include "gluon/kernels/cuda/update.h"
 #include "tests/kernels/kernel_check.h"
-#include "tests/kernels/kernel_clock.cuh"
-#include "tests/kernels/step_memory.h"
 
 namespace gluon::kernel_check {
 namespace {
 
-const char* name_of(bool nesterov) { return nesterov ? "nesterov" : "ema"; }
+constexpr float kBeta = 0.95F;
+
+// Matrices that start `offset` entries past an aligned address with at least 8 entries between two, and the table of
+// their addresses.
+template <typename Pointer> class Table {
+ public:
+  Table(size_t count, size_t size, size_t offset)
+      : count_(count),
+        size_(size),
+        stride_((size + 7) / 8 * 8 + 8),
+        entries_(count * stride_, offset),
+        pointers_(count) {
+    std::vector<Pointer> addresses;
+    for (size_t i = 0; i < count; ++i) addresses.push_back(entries_.data() + i * stride_);
+    pointers_.set(addresses);
+  }
+
+  Pointer* data() const { return pointers_.data(); }
+  Array<float>& entries() { return entries_; }
+
+  void set(const std::vector<float>& values) {
+    std::vector<float> spread(entries_.size(), NAN);
+    for (size_t i = 0; i < values.size(); ++i) spread[place_of(i)] = values[i];
+    entries_.set(spread);
+  }
+  std::vector<float> get() const {
+    const std::vector<float> spread = entries_.get();
+    std::vector<float> values;
+    for (size_t i = 0; i < count_ * size_; ++i) values.push_back(spread[place_of(i)]);
+    return values;
+  }
+
+ private:
+  size_t place_of(size_t i) const { return i / size_ * stride_ + i % size_; }
+
+  size_t count_, size_, stride_;
+  Array<float> entries_;
+  Array<Pointer> pointers_;
+};
+
+// The device memory of an optimizer step over `count` matrices of `size` entries, and its kernels' arguments.
+struct StepMemory {
+  explicit StepMemory(size_t count, size_t size, size_t offset = 0)
+      : gradients(count, size, offset),
+        parameters(count, size, offset),
+        momentum(count * size),
+        radii(std::vector<float>(count, 0.01F)),
+        output(count * size),
+        gradient_squares(count * cuda::gradient_partials(size)),
+        momentum_squares(count * cuda::momentum_partials(size)),
+        scales(count),
+        step{.count = static_cast<int64_t>(count),
+             .size = static_cast<int64_t>(size),
+             .gradients = gradients.data(),
+             .momentum = momentum.data(),
+             .weights = weights.data(),
+             .gradient_squares = gradient_squares.data(),
+             .momentum_squares = momentum_squares.data(),
+             .scales = scales.data(),
+             .output = output.data(),
+             .verdict = verdict.data()},
+        update{.parameters = parameters.data(), .radii = radii.data()} {}
+
+  void measure_and_judge(cudaStream_t stream) const {
+    require(cuda::measure_momentum(step, stream));
+    require(cuda::measure_gradients({&step, 1}, stream));
+    require(cuda::judge({&step, 1}, nullptr, stream));
+  }
+  void accumulate(cudaStream_t stream) const { require(cuda::accumulate_momentum({&step, 1}, stream)); }
+  void move(cudaStream_t stream) const { require(cuda::update_parameters(step, output.data(), update, stream)); }
+  void move_by_sign(cudaStream_t stream) const { require(cuda::update_by_sign(step, update, stream)); }
+
+  Table<const float*> gradients;
+  Table<float*> parameters;
+  Array<float> momentum, weights{std::vector<float>{kBeta, 1 - kBeta}}, radii;
+  Array<__half> output;  // of the momentum step, the input of the orthogonalizer
+  Array<double> gradient_squares, momentum_squares;
+  Array<cuda::ScalePair> scales;
+  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>{{.first_bad = cuda::kAllFinite}}};
+  cuda::MomentumStep step;
+  cuda::ParameterUpdate update;
+};
 
 // |x| of each matrix in float64.
-template <typename T> std::vector<double> lengths_of(const std::vector<T>& x, size_t size) {
-  std::vector<double> lengths(x.size() / size);
+template <typename T> Vector lengths_of(const std::vector<T>& x, size_t size) {
+  Vector lengths(x.size() / size);
   for (size_t i = 0; i < x.size(); ++i) lengths[i / size] += to_double(x[i]) * to_double(x[i]);
   for (double& length : lengths) length = std::sqrt(length);
   return lengths;
@@ -21,22 +101,16 @@ template <typename T> std::vector<double> lengths_of(const std::vector<T>& x, si
 
 double blended(double momentum, double gradient) { return double{kBeta} * momentum + double{1 - kBeta} * gradient; }
 
-void measure_and_judge(const cuda::MomentumStep& step, const StepMemory& memory, cudaStream_t stream) {
-  require(cuda::measure_momentum(step, stream));
-  require(cuda::measure_gradients(&step, 1, memory.verdict.data(), stream));
-  require(cuda::judge(&step, 1, memory.verdict.data(), nullptr, stream));
-}
-
 void expect_momentum(const std::vector<float>& got, const std::vector<float>& m, const std::vector<float>& g,
                      double magnitude, const std::string& what) {
-  std::vector<double> want;
+  Vector want;
   for (size_t i = 0; i < m.size(); ++i) want.push_back(blended(m[i], g[i]));
   expect_close(got, want, 1.2e-7, 1.5e-7 * magnitude + 2e-45, what + ": momentum");
 }
 
 void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude) {
   const std::string what =
-      join("momentum ", name_of(nesterov), " ", count, "x", size, " at ", magnitude, " offset ", offset);
+      join("momentum ", nesterov ? "nesterov " : "ema ", count, "x", size, " at ", magnitude, " offset ", offset);
   std::mt19937_64 random(size + count);
   std::vector<float> g = random_values<float>(count * size, magnitude, random);
   std::vector<float> m = random_values<float>(count * size, magnitude, random);
@@ -47,22 +121,21 @@ void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov
   StepMemory memory(count, size, offset);
   memory.gradients.set(g);
   const float length = 3;
-  cuda::MomentumStep step = memory.momentum_step(nesterov);
-  step.length = length, step.verdict = memory.verdict.data();
+  memory.step.nesterov = nesterov, memory.step.length = length;
   const auto run = [&] {
     memory.momentum.set(m);
     poison(memory.output, memory.gradient_squares, memory.momentum_squares);
-    measure_and_judge(step, memory, nullptr);
+    memory.measure_and_judge(nullptr);
     expect(same_bits(m, memory.momentum.get()), what + ": measuring changed the momentum");
-    require(cuda::accumulate_momentum(&step, 1, nullptr));
+    memory.accumulate(nullptr);
   };
   expect_repeatable(what, run, memory.output, memory.momentum, memory.gradient_squares, memory.momentum_squares,
                     memory.scales);
   const std::vector<__half> got = memory.output.get();
   const std::vector<float> kept = memory.momentum.get();
   expect_momentum(kept, m, g, magnitude, what);
-  const std::vector<double> gradient_lengths = lengths_of(g, size), momentum_lengths = lengths_of(m, size);
-  std::vector<double> want;
+  const Vector gradient_lengths = lengths_of(g, size), momentum_lengths = lengths_of(m, size);
+  Vector want;
   for (size_t i = 0; i < m.size(); ++i) {
     const double input = nesterov ? blended(kept[i], g[i]) : kept[i], gradient = gradient_lengths[i / size];
     double bound = blended(momentum_lengths[i / size], gradient);
@@ -78,12 +151,8 @@ void check_momentum_case(size_t count, size_t size, size_t offset, bool nesterov
     expect(got_length <= length * (1 + 2 * unit), what + ": the output is longer than `length`");
   }
   const std::vector<double> carried = memory.momentum_squares.get();
-  require(cuda::measure_momentum(step, nullptr));
+  require(cuda::measure_momentum(memory.step, nullptr));
   expect(offset != 0 || same_bits(carried, memory.momentum_squares.get()), what + ": squares are out of date");
-  memory.momentum.set(m);
-  step.output = nullptr;
-  require(cuda::accumulate_momentum(&step, 1, nullptr));
-  expect(same_bits(kept, memory.momentum.get()), what + ": without an output");
 }
 
 void check_update_case(size_t count, size_t size, size_t offset, double decay) {
@@ -94,14 +163,10 @@ void check_update_case(size_t count, size_t size, size_t offset, double decay) {
   const std::vector<float> radii = random_values<float>(count, 0.1, random);
   StepMemory memory(count, size, offset);
   memory.radii.set(radii), memory.output.set(d);
-  cuda::ParameterUpdate update = memory.parameter_update();
-  update.direction_factor = -2, update.decay = static_cast<float>(decay);
-  const auto run = [&] {
-    memory.parameters.set(x);
-    require(cuda::update_parameters(update, nullptr));
-  };
+  memory.update.direction_factor = -2, memory.update.decay = static_cast<float>(decay);
+  const auto run = [&] { memory.parameters.set(x), memory.move(nullptr); };
   expect_repeatable(what, run, memory.parameters.entries());
-  std::vector<double> want;
+  Vector want;
   for (size_t i = 0; i < x.size(); ++i) {
     const double radius = radii[i / size];
     want.push_back((1 - decay * radius) * x[i] - 2 * radius * to_double(d[i]));
@@ -110,7 +175,7 @@ void check_update_case(size_t count, size_t size, size_t offset, double decay) {
 }
 
 void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude) {
-  const std::string what = join("sign ", name_of(nesterov), " ", count, "x", size, " at ", magnitude);
+  const std::string what = join("sign ", nesterov ? "nesterov " : "ema ", count, "x", size, " at ", magnitude);
   std::mt19937_64 random(size);
   std::vector<float> g = random_values<float>(count * size, magnitude, random);
   std::vector<float> m = random_values<float>(count * size, magnitude, random);
@@ -118,15 +183,11 @@ void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, do
   for (size_t i = 0; i < m.size(); i += 7) m[i] = 0, g[i] = 0;
   StepMemory memory(count, size, offset);
   memory.gradients.set(g), memory.radii.set(radii);
-  cuda::SignUpdate update = memory.sign_update(nesterov);
-  update.direction_factor = -0.01F, update.decay = 0.1F;
-  const auto run = [&] {
-    memory.parameters.set(x), memory.momentum.set(m);
-    require(cuda::update_by_sign(update, nullptr));
-  };
+  memory.step.nesterov = nesterov, memory.update.direction_factor = -0.01F, memory.update.decay = 0.1F;
+  const auto run = [&] { memory.parameters.set(x), memory.momentum.set(m), memory.move_by_sign(nullptr); };
   expect_repeatable(what, run, memory.parameters.entries(), memory.momentum);
   const std::vector<float> kept = memory.momentum.get();
-  std::vector<double> want;
+  Vector want;
   for (size_t i = 0; i < m.size(); ++i) {
     const double radius = radii[i / size], input = nesterov ? blended(kept[i], g[i]) : kept[i];
     const double sign = input > 0 ? 1 : input < 0 ? -1 : 0;
@@ -148,14 +209,8 @@ void check_verdict() {
     g[2 * size + 4097] = bad;
     memory.gradients.set(g), memory.parameters.set(m), memory.momentum.set(m);
     memory.output.set(std::vector<__half>(count * size, __float2half(0.5F)));
-    cuda::MomentumStep step = memory.momentum_step();
-    cuda::ParameterUpdate update = memory.parameter_update();
-    cuda::SignUpdate sign_update = memory.sign_update();
-    step.verdict = update.verdict = sign_update.verdict = memory.verdict.data();
-    measure_and_judge(step, memory, nullptr);
-    require(cuda::accumulate_momentum(&step, 1, nullptr));
-    require(cuda::update_parameters(update, nullptr));
-    require(cuda::update_by_sign(sign_update, nullptr));
+    memory.measure_and_judge(nullptr);
+    memory.accumulate(nullptr), memory.move(nullptr), memory.move_by_sign(nullptr);
     const bool finite = std::isfinite(bad);
     const int found = memory.verdict.get()[0].first_bad;
     expect(found == (finite ? cuda::kAllFinite : 2), join("verdict: ", found, " for ", bad));
@@ -165,11 +220,10 @@ void check_verdict() {
 }
 
 void check_momentum() {
-  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};
   cuda::MomentumStep empty{.count = 1, .size = 4};
-  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaErrorInvalidValue, "momentum: no pointers");
+  expect(cuda::measure_gradients({&empty, 1}, nullptr) == cudaErrorInvalidValue, "momentum: no pointers");
   empty.size = 0;
-  expect(cuda::measure_gradients(&empty, 1, verdict.data(), nullptr) == cudaSuccess, "momentum: nothing to do");
+  expect(cuda::measure_gradients({&empty, 1}, nullptr) == cudaSuccess, "momentum: nothing to do");
   for (const bool nesterov : {false, true}) {
     for (const double magnitude : {1.0, 1e-30, 1e30, 1e-42}) {
       check_momentum_case(3, 768 * 64, 0, nesterov, magnitude);
@@ -184,8 +238,9 @@ void check_momentum() {
 }
 
 void check_updates() {
-  expect(cuda::update_parameters({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue, "update: no pointers");
-  expect(cuda::update_by_sign({.count = 1, .size = 4}, nullptr) == cudaErrorInvalidValue, "sign: no pointers");
+  const cuda::MomentumStep empty{.count = 1, .size = 4};
+  expect(cuda::update_parameters(empty, nullptr, {}, nullptr) == cudaErrorInvalidValue, "update: no pointers");
+  expect(cuda::update_by_sign(empty, {}, nullptr) == cudaErrorInvalidValue, "sign: no pointers");
   for (const auto& [count, size, offset] : {std::tuple{3, 64 * 768, 0}, {2, 4099, 0}, {1, 1, 0}, {5, 20, 1}}) {
     for (const double decay : {0.0, 0.1}) check_update_case(count, size, offset, decay);
     if (count > 3) continue;
@@ -204,75 +259,20 @@ void check_graph() {
   const std::vector<float> m = values(), x = values();
   StepMemory memory(count, size);
   memory.gradients.set(values()), memory.radii.set({0.1F, 0.2F, 0.3F});
-  cuda::MomentumStep step = memory.momentum_step();
-  step.verdict = memory.verdict.data();
   expect_capturable([&] { memory.momentum.set(m), memory.parameters.set(x), memory.output.poison(); },
                     [&](cudaStream_t stream) {
-                      measure_and_judge(step, memory, stream);
-                      require(cuda::accumulate_momentum(&step, 1, stream));
-                      require(cuda::update_parameters(memory.parameter_update(), stream));
-                      require(cuda::update_by_sign(memory.sign_update(), stream));
+                      memory.measure_and_judge(stream);
+                      memory.accumulate(stream), memory.move(stream), memory.move_by_sign(stream);
                     },
                     [&] { return bits_of(memory.momentum, memory.parameters.entries(), memory.output); });
-}
-
-// Contiguous matrices of random entries.
-struct Layers : StepMemory {
-  Layers(size_t count, size_t size) : StepMemory(count, size, /*offset=*/0, /*gap=*/0) {
-    fill_random(gradients.entries()), fill_random(parameters.entries());
-    fill_random(momentum), fill_random(output);
-  }
-};
-
-void measure_layers(Clock& clock, int64_t count, int64_t rows, int64_t columns) {
-  const Layers layers(count, rows * columns);
-  const std::string shape = join(count, " x ", rows, " x ", columns);
-  const double n = static_cast<double>(layers.momentum.size());
-  for (const bool nesterov : {false, true}) {
-    const cuda::MomentumStep step = layers.momentum_step(nesterov);
-    cuda::Verdict* verdict = layers.verdict.data();
-    const auto measure = [&] { return cuda::measure_gradients(&step, 1, verdict, nullptr); };
-    const auto judge = [&] { return cuda::judge(&step, 1, verdict, nullptr, nullptr); };
-    const auto accumulate = [&] { return cuda::accumulate_momentum(&step, 1, nullptr); };
-    const auto all = [&] {
-      for (const cudaError_t error : {measure(), judge()}) {
-        if (error != cudaSuccess) return error;
-      }
-      return accumulate();
-    };
-    if (!nesterov) clock.row("measured gradients", shape, 4 * n, measure);
-    clock.row(nesterov ? "momentum, fp16 input, nesterov" : "momentum, fp16 input, ema", shape, 14 * n, accumulate);
-    clock.row("  both and the verdict", shape, 18 * n, all);
-  }
-  clock.row("update, fp16 direction", shape, 10 * n,
-            [&] { return cuda::update_parameters(layers.parameter_update(), nullptr); });
-}
-
-// The shapes of GPT-124M and of a model of 1.3 billion parameters.
-void measure_speed() {
-  Clock clock;
-  {
-    Random<float> from(512 << 20), to(512 << 20);
-    clock.row("cudaMemcpyAsync", "2 GiB", 8.0 * from.size(), [&] {
-      return cudaMemcpyAsync(to.data(), from.data(), from.size() * 4, cudaMemcpyDeviceToDevice, nullptr);
-    });
-  }
-  measure_layers(clock, 48, 768, 768);
-  measure_layers(clock, 24, 3072, 768);
-  measure_layers(clock, 48, 2048, 2048);
-  measure_layers(clock, 24, 2048, 8192);
-  const Layers embedding(1, 50304 * 768);
-  clock.row("sign update", "50304 x 768", 20.0 * embedding.momentum.size(),
-            [&] { return cuda::update_by_sign(embedding.sign_update(), nullptr); });
 }
 
 }  // namespace
 }  // namespace gluon::kernel_check
 
-int main(int count, char** arguments) {
+int main(int, char** arguments) {
   using namespace gluon::kernel_check;
   return run_program(
-      count, arguments,
-      {{"verdict", check_verdict}, {"momentum", check_momentum}, {"updates", check_updates}, {"graph", check_graph}},
-      measure_speed);
+      arguments[0],
+      {{"verdict", check_verdict}, {"momentum", check_momentum}, {"updates", check_updates}, {"graph", check_graph}});
 }

@@ -48,7 +48,7 @@ template <typename Real> void iterate(int count, int m, int n, const std::vector
 }
 
 // X X^T or X^T X, the smaller.
-std::vector<double> gram_of(const std::vector<double>& x, int count, int m, int n) {
+Vector gram_of(const Vector& x, int count, int m, int n) {
   const bool wide = m <= n;
   const int k = std::min(m, n);
   Array<double> device(x), r(int64_t(count) * k * k);
@@ -65,40 +65,30 @@ void multiply(int count, int m, int n, int k, double alpha, const double* a, boo
                                     c, n, int64_t(m) * n, count));
 }
 
-std::vector<double> gaussian(int64_t size, unsigned seed) {
+Vector gaussian(int64_t size, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal;
-  std::vector<double> values(size);
+  Vector values(size);
   for (double& value : values) value = normal(engine);
   return values;
 }
 
-double relative_error(const std::vector<double>& x, const std::vector<double>& y) {
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < y.size(); ++i) {
-    difference += (x[i] - y[i]) * (x[i] - y[i]);
-    size += y[i] * y[i];
-  }
-  const double error = std::sqrt(difference / (size == 0 ? 1 : size));
-  return std::isnan(error) ? INFINITY : error;
-}
-
-double distance(const std::vector<double>& x, const std::vector<double>& y, int count, int side) {
+double distance(const Vector& x, const Vector& y, double unit) {
   double sum = 0;
   for (size_t i = 0; i < x.size(); ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
-  return std::isnan(sum) ? INFINITY : std::sqrt(sum / (double(count) * side));
+  return std::isnan(sum) ? INFINITY : std::sqrt(sum / unit);
 }
 
-double orthogonality_error(const std::vector<double>& x, int count, int m, int n) {
+double orthogonality_error(const Vector& x, int count, int m, int n) {
   const int k = std::min(m, n);
-  const std::vector<double> gram = gram_of(x, count, m, n);
-  std::vector<double> identity(gram.size(), 0.0);
+  const Vector gram = gram_of(x, count, m, n);
+  Vector identity(gram.size(), 0.0);
   for (int64_t i = 0; i < int64_t(count) * k; ++i) identity[i * k + i % k] = 1;
-  return distance(gram, identity, count, k);
+  return distance(gram, identity, double(count) * k);
 }
 
-std::vector<double> gather(const std::vector<__half>& stack, int count, int m, int n, int64_t row_stride) {
-  std::vector<double> dense;
+Vector gather(const std::vector<__half>& stack, int count, int m, int n, int64_t row_stride) {
+  Vector dense;
   dense.reserve(int64_t(count) * m * n);
   for (int64_t i = 0; i < int64_t(count) * m; ++i) {
     for (int j = 0; j < n; ++j) dense.push_back(__half2float(stack[i * row_stride + j]));
@@ -106,7 +96,7 @@ std::vector<double> gather(const std::vector<__half>& stack, int count, int m, i
   return dense;
 }
 
-std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double factor) {
+Vector scaled_by_frobenius(Vector x, int count, double factor) {
   const size_t size = x.size() / count;
   for (int c = 0; c < count; ++c) {
     double sum = 0;
@@ -116,27 +106,23 @@ std::vector<double> scaled_by_frobenius(std::vector<double> x, int count, double
   return x;
 }
 
-std::vector<double> exact_polar(const std::vector<double>& x, int count, int m, int n) {
+Vector exact_polar(const Vector& x, int count, int m, int n) {
   Array<double> device(scaled_by_frobenius(x, count, 1 / 1.01));
   iterate(count, m, n, polar_express_coefficients({.steps = 24, .lower = 1e-7}), device);
   return device.get();
 }
 
-std::vector<double> bf16_polar_express(const std::vector<double>& x, int count, int m, int n) {
-  const std::vector<double> scaled = scaled_by_frobenius(x, count, 1 / 1.01);
-  std::vector<bf16> rounded;
-  for (const double value : scaled) rounded.push_back(__float2bfloat16(float(value)));
-  Array<bf16> device(rounded);
+Vector bf16_polar_express(const Vector& x, int count, int m, int n) {
+  std::vector<bf16> start;
+  for (const double value : scaled_by_frobenius(x, count, 1 / 1.01)) start.push_back(rounded<bf16>(value));
+  Array<bf16> device(start);
   iterate(count, m, n, polar_express_coefficients({.steps = 5}), device);
-  std::vector<double> result;
-  for (const bf16 value : device.get()) result.push_back(__bfloat162float(value));
-  return result;
+  return doubles(device.get());
 }
 
-std::vector<double> same_polynomials(const std::vector<double>& x, int count, int m, int n,
-                                     const std::vector<Quintic>& steps) {
-  std::vector<double> scaled = scaled_by_frobenius(x, count, 1);
-  const std::vector<double> gram = gram_of(scaled, count, m, n);
+Vector same_polynomials(const Vector& x, int count, int m, int n, const std::vector<Quintic>& steps) {
+  Vector scaled = scaled_by_frobenius(x, count, 1);
+  const Vector gram = gram_of(scaled, count, m, n);
   const int64_t size = int64_t(m) * n, square = int64_t(gram.size()) / count;
   for (int c = 0; c < count; ++c) {
     const double* of = gram.data() + c * square;

@@ -2,7 +2,6 @@
 
 #include "gluon/kernels/cuda/reduce.cuh"
 #include "gluon/kernels/cuda/vector_io.cuh"
-#include "gluon/kernels/cuda/verdict.h"
 
 namespace gluon::cuda {
 namespace {
@@ -13,7 +12,10 @@ constexpr int kThreads = 256;
 constexpr int kTile = 4096;
 constexpr int64_t kTilesPerSum = 4;  // of the gradients: a block reads this many tiles
 
-int64_t tiles_of(int64_t size) { return (size + kTile - 1) / kTile; }
+// Sums of `tiles` tiles each over `size` entries.
+__host__ __device__ int64_t partials(int64_t size, int64_t tiles) {
+  return (size + tiles * kTile - 1) / (tiles * kTile);
+}
 
 template <int W> __device__ __forceinline__ int64_t place(int64_t tile, int u) {
   return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
@@ -38,50 +40,38 @@ template <int W> __device__ __forceinline__ double sum_squares(const float* valu
   return sum;
 }
 
-// A step of a launch, which has the blocks from the previous part's `end` to its own.
-struct Part {
-  int64_t end, size;
-  int per_matrix;  // blocks
-  const float* const* gradients;
-  float* momentum;
-  const float* weights;
-  const ScalePair* scales;
-  double* squares;  // written
-  __half* output;
-};
-
-struct Parts {
-  Part part[kMaxMomentumSteps];
+// The steps of a launch. Step i has the blocks from end[i - 1] to end[i], `per_matrix` for each of its matrices.
+struct Launch {
+  MomentumStep step[kMaxMomentumSteps];
+  int64_t end[kMaxMomentumSteps];
+  int per_matrix[kMaxMomentumSteps];
 };
 
 struct Place {
-  const Part* part;
+  const MomentumStep* step;
   int64_t matrix, block;  // block of that matrix
-  int64_t number;         // among the part's blocks
+  int64_t number;         // among the step's blocks
 };
 
-__device__ __forceinline__ Place find_place(const Parts& parts, int64_t block) {
+__device__ __forceinline__ Place find_place(const Launch& launch, int64_t block) {
   int i = 0;
-  while (block >= parts.part[i].end) ++i;
-  const Part& part = parts.part[i];
-  const int64_t number = block - (i == 0 ? 0 : parts.part[i - 1].end);
-  return {&part, number / part.per_matrix, number % part.per_matrix, number};
+  while (block >= launch.end[i]) ++i;
+  const int64_t number = block - (i == 0 ? 0 : launch.end[i - 1]);
+  return {&launch.step[i], number / launch.per_matrix[i], number % launch.per_matrix[i], number};
 }
 
-// One block per partial sum of `tiles` consecutive tiles: of the gradients, or of the momentum if `gradients` is null.
-__global__ void __launch_bounds__(kThreads)
-    measure_kernel(const __grid_constant__ Parts parts, int64_t tiles, Verdict* verdict) {
-  if (verdict != nullptr && blockIdx.x == 0 && threadIdx.x == 0) verdict->first_bad = kAllFinite;
-  const Place place = find_place(parts, blockIdx.x);
-  const Part& part = *place.part;
-  const int64_t begin = place.block * tiles * kTile;
-  const int64_t end = min(part.size, begin + tiles * kTile);
-  const float* values =
-      part.gradients == nullptr ? part.momentum + place.matrix * part.size : part.gradients[place.matrix];
-  const bool wide = part.size % 4 == 0 && is_aligned(values, 16);
+// One block per partial sum: of the gradients, which also clears the verdict, or of the momentum.
+__global__ void __launch_bounds__(kThreads) measure_kernel(const __grid_constant__ Launch launch, bool gradients) {
+  const Place place = find_place(launch, blockIdx.x);
+  const MomentumStep& step = *place.step;
+  if (gradients && blockIdx.x == 0 && threadIdx.x == 0) step.verdict->first_bad = kAllFinite;
+  const int64_t length = gradients ? kTilesPerSum * kTile : kTile;
+  const int64_t begin = place.block * length, end = min(step.size, begin + length);
+  const float* values = gradients ? step.gradients[place.matrix] : step.momentum + place.matrix * step.size;
+  const bool wide = step.size % 4 == 0 && is_aligned(values, 16);
   const double sum = wide ? sum_squares<4>(values, begin, end) : sum_squares<1>(values, begin, end);
   const double total = reduce_block<kThreads>(sum, Add());
-  if (threadIdx.x == 0) part.squares[place.number] = total;
+  if (threadIdx.x == 0) (gradients ? step.gradient_squares : step.momentum_squares)[place.number] = total;
 }
 
 __device__ ScalePair split_factor(double bound, float length) {
@@ -93,31 +83,16 @@ __device__ ScalePair split_factor(double bound, float length) {
   return {static_cast<float>(ldexp(1.0, half)), static_cast<float>(ldexp(factor, -half))};
 }
 
-// The part of a step that judge() reads and writes.
-struct Judged {
-  int first_matrix;  // counted through all steps
-  bool nesterov;
-  int gradient_partials, momentum_partials;
-  const double *gradient_squares, *momentum_squares;
-  const float* weights;
-  ScalePair* scales;
-  float length;
-};
-
-struct AllJudged {
-  Judged step[kMaxMomentumSteps];
-  int count;
-};
-
-__device__ double sum_of(const double* values, int count) {
+// The sum over the partial sums of a matrix.
+__device__ double sum_of(const double* values, int64_t matrix, int count) {
   double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += values[i];
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += values[matrix * count + i];
   return reduce_block<kThreads>(sum, Add());
 }
 
-__device__ void write_scale(const Judged& step, int64_t matrix, double squares) {
+__device__ void write_scale(const MomentumStep& step, int64_t matrix, double squares) {
   const double gradient = sqrt(squares);
-  const double momentum = sqrt(sum_of(step.momentum_squares + matrix * step.momentum_partials, step.momentum_partials));
+  const double momentum = sqrt(sum_of(step.momentum_squares, matrix, static_cast<int>(partials(step.size, 1))));
   const double old_weight = step.weights[0], new_weight = step.weights[1];
   double bound = old_weight * momentum + new_weight * gradient;
   if (step.nesterov) bound = old_weight * bound + new_weight * gradient;
@@ -126,17 +101,15 @@ __device__ void write_scale(const Judged& step, int64_t matrix, double squares) 
 }
 
 // One block per matrix; the last one to finish reports to the host.
-__global__ void __launch_bounds__(kThreads)
-    judge_kernel(const __grid_constant__ AllJudged all, Verdict* verdict, uint64_t* report) {
-  const int number = static_cast<int>(blockIdx.x);
-  int i = 0;
-  while (i + 1 < all.count && number >= all.step[i + 1].first_matrix) ++i;
-  const Judged& step = all.step[i];
-  const int64_t matrix = number - step.first_matrix;
-  const double squares = sum_of(step.gradient_squares + matrix * step.gradient_partials, step.gradient_partials);
-  if (step.scales != nullptr) write_scale(step, matrix, squares);
+__global__ void __launch_bounds__(kThreads) judge_kernel(const __grid_constant__ Launch launch, uint64_t* report) {
+  const Place place = find_place(launch, blockIdx.x);
+  const MomentumStep& step = *place.step;
+  const int count = static_cast<int>(partials(step.size, kTilesPerSum));
+  const double squares = sum_of(step.gradient_squares, place.matrix, count);
+  if (step.scales != nullptr) write_scale(step, place.matrix, squares);
   if (threadIdx.x != 0) return;
-  if (!isfinite(squares)) atomicMin(&verdict->first_bad, number);
+  Verdict* verdict = step.verdict;
+  if (!isfinite(squares)) atomicMin(&verdict->first_bad, static_cast<int>(blockIdx.x));
   __threadfence();
   if (atomicAdd(&verdict->blocks, 1u) + 1 < gridDim.x) return;
   verdict->blocks = 0;
@@ -179,138 +152,84 @@ __device__ __forceinline__ double accumulate_tile(const float* gradient, float* 
       sum = fma(static_cast<double>(next.x), static_cast<double>(next.x), sum);
     }
     store<W>(momentum + at, m[u]);
-    if (output != nullptr) store<W>(output + at, x);
+    store<W>(output + at, x);
   }
   return sum;
 }
 
 // One block per tile, the last tile first: measuring leaves the end of the gradients in the L2 cache.
 template <bool kNesterov>
-__global__ void __launch_bounds__(kThreads)
-    accumulate_kernel(const __grid_constant__ Parts parts, const Verdict* verdict) {
-  if (skips_step(verdict)) return;
-  const Place place = find_place(parts, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
-  const Part& part = *place.part;
-  const int64_t tile = place.block * kTile, first = place.matrix * part.size;
-  const float* gradient = part.gradients[place.matrix];
-  __half* output = part.output == nullptr ? nullptr : part.output + first;
-  const float2 w{part.weights[0], part.weights[1]};
+__global__ void __launch_bounds__(kThreads) accumulate_kernel(const __grid_constant__ Launch launch) {
+  if (skips_step(launch.step[0].verdict)) return;
+  const Place place = find_place(launch, static_cast<int64_t>(gridDim.x) - 1 - blockIdx.x);
+  const MomentumStep& step = *place.step;
+  const int64_t tile = place.block * kTile, first = place.matrix * step.size;
+  const float* gradient = step.gradients[place.matrix];
+  float* kept = step.momentum + first;
+  __half* output = step.output + first;
+  const float2 w{step.weights[0], step.weights[1]};
   const bool wide =
-      part.size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(part.momentum, 16) && is_aligned(part.output, 8);
-  float* kept = part.momentum + first;
-  const ScalePair scale = output == nullptr ? ScalePair{0, 0} : part.scales[place.matrix];
-  const double sum = wide ? accumulate_tile<kNesterov, 4>(gradient, kept, w, scale, tile, part.size, output)
-                          : accumulate_tile<kNesterov, 1>(gradient, kept, w, scale, tile, part.size, output);
-  if (part.squares == nullptr) return;
+      step.size % 4 == 0 && is_aligned(gradient, 16) && is_aligned(step.momentum, 16) && is_aligned(step.output, 8);
+  const ScalePair scale = step.scales[place.matrix];
+  const double sum = wide ? accumulate_tile<kNesterov, 4>(gradient, kept, w, scale, tile, step.size, output)
+                          : accumulate_tile<kNesterov, 1>(gradient, kept, w, scale, tile, step.size, output);
   const double total = reduce_block<kThreads>(sum, Add());
-  if (threadIdx.x == 0) part.squares[place.number] = total;
+  if (threadIdx.x == 0) step.momentum_squares[place.number] = total;
 }
 
-bool valid(const MomentumStep& step) {
-  return step.count >= 0 && step.size >= 0 && step.gradients != nullptr && step.momentum != nullptr &&
-         step.weights != nullptr;
+// Steps without entries may have null pointers.
+bool is_valid(const MomentumStep& step) {
+  return step.count == 0 || step.size == 0 ||
+         (step.count > 0 && step.size > 0 &&
+          are_given({step.gradients, step.momentum, step.weights, step.gradient_squares, step.momentum_squares,
+                     step.verdict}));
 }
 
-bool is_empty(const MomentumStep& step) { return step.count == 0 || step.size == 0; }
-
-// Whether one launch can take the steps. Steps without entries may have null pointers.
-bool alike(const MomentumStep* steps, int step_count) {
-  if (steps == nullptr || step_count < 1 || step_count > kMaxMomentumSteps) return false;
-  for (int i = 0; i < step_count; ++i) {
-    if (steps[i].nesterov != steps[0].nesterov || steps[i].verdict != steps[0].verdict) return false;
-    if (!is_empty(steps[i]) && !valid(steps[i])) return false;
+// Launches a kernel on the steps, with per_matrix(size) blocks for each of their matrices.
+template <typename... Arguments>
+cudaError_t launch_on(std::span<const MomentumStep> steps, int64_t (*per_matrix)(int64_t),
+                      void (*kernel)(Launch, Arguments...), cudaStream_t stream, Arguments... arguments) {
+  if (steps.empty() || steps.size() > kMaxMomentumSteps) return cudaErrorInvalidValue;
+  Launch launch{};
+  int64_t blocks = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const MomentumStep& step = steps[i];
+    const bool alike = step.nesterov == steps[0].nesterov && step.verdict == steps[0].verdict;
+    if (!alike || !is_valid(step)) return cudaErrorInvalidValue;
+    launch.step[i] = step;
+    launch.per_matrix[i] = static_cast<int>(per_matrix(step.size));
+    launch.end[i] = blocks += step.count * launch.per_matrix[i];
   }
-  return true;
+  if (blocks == 0) return cudaSuccess;
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(launch, arguments...);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
-int64_t gradient_partials(int64_t size) { return (tiles_of(size) + kTilesPerSum - 1) / kTilesPerSum; }
+int64_t gradient_partials(int64_t size) { return partials(size, kTilesPerSum); }
 
-int64_t momentum_partials(int64_t size) { return tiles_of(size); }
+int64_t momentum_partials(int64_t size) { return partials(size, 1); }
 
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict, cudaStream_t stream) {
-  Parts parts{};
-  int64_t blocks = 0;
-  if (!alike(steps, step_count) || verdict == nullptr) return cudaErrorInvalidValue;
-  for (int i = 0; i < step_count; ++i) {
-    const MomentumStep& step = steps[i];
-    const int64_t partials = gradient_partials(step.size);
-    if (!is_empty(step) && step.gradient_squares == nullptr) return cudaErrorInvalidValue;
-    parts.part[i] = {.end = blocks += step.count * partials,
-                     .size = step.size,
-                     .per_matrix = static_cast<int>(partials),
-                     .gradients = step.gradients,
-                     .squares = step.gradient_squares};
-  }
-  if (blocks == 0) return cudaSuccess;
-  measure_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, kTilesPerSum, verdict);
-  return cudaGetLastError();
+cudaError_t measure_gradients(std::span<const MomentumStep> steps, cudaStream_t stream) {
+  return launch_on(steps, gradient_partials, measure_kernel, stream, true);
 }
 
 cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream) {
-  if (is_empty(step)) return cudaSuccess;
-  if (!valid(step) || step.momentum_squares == nullptr) return cudaErrorInvalidValue;
-  const int64_t tiles = tiles_of(step.size);
-  Parts parts{};
-  parts.part[0] = {.end = step.count * tiles,
-                   .size = step.size,
-                   .per_matrix = static_cast<int>(tiles),
-                   .momentum = step.momentum,
-                   .squares = step.momentum_squares};
-  measure_kernel<<<static_cast<unsigned>(step.count * tiles), kThreads, 0, stream>>>(parts, 1, nullptr);
-  return cudaGetLastError();
+  return launch_on({&step, 1}, momentum_partials, measure_kernel, stream, false);
 }
 
-cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report, cudaStream_t stream) {
-  if (verdict == nullptr || step_count < 0 || step_count > kMaxMomentumSteps) return cudaErrorInvalidValue;
-  AllJudged all{};
-  int64_t matrices = 0;
-  for (int i = 0; i < step_count; ++i) {
-    const MomentumStep& step = steps[i];
-    if (is_empty(step)) continue;
-    const bool complete =
-        step.gradient_squares != nullptr && (step.scales == nullptr || step.momentum_squares != nullptr);
-    if (!valid(step) || !complete) return cudaErrorInvalidValue;
-    all.step[all.count++] = {static_cast<int>(matrices),
-                             step.nesterov,
-                             static_cast<int>(gradient_partials(step.size)),
-                             static_cast<int>(momentum_partials(step.size)),
-                             step.gradient_squares,
-                             step.momentum_squares,
-                             step.weights,
-                             step.scales,
-                             step.length};
-    matrices += step.count;
-  }
-  if (matrices == 0) return cudaErrorInvalidValue;
-  judge_kernel<<<static_cast<unsigned>(matrices), kThreads, 0, stream>>>(all, verdict, report);
-  return cudaGetLastError();
+cudaError_t judge(std::span<const MomentumStep> steps, uint64_t* report, cudaStream_t stream) {
+  return launch_on(
+      steps, [](int64_t size) { return int64_t{size > 0}; }, judge_kernel, stream, report);
 }
 
-cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream) {
-  Parts parts{};
-  int64_t blocks = 0;
-  if (!alike(steps, step_count)) return cudaErrorInvalidValue;
-  for (int i = 0; i < step_count; ++i) {
-    const MomentumStep& step = steps[i];
-    const bool complete = step.output == nullptr || (step.scales != nullptr && step.momentum_squares != nullptr);
-    if (!is_empty(step) && !complete) return cudaErrorInvalidValue;
-    const int64_t tiles = tiles_of(step.size);
-    parts.part[i] = {.end = blocks += step.count * tiles,
-                     .size = step.size,
-                     .per_matrix = static_cast<int>(tiles),
-                     .gradients = step.gradients,
-                     .momentum = step.momentum,
-                     .weights = step.weights,
-                     .scales = step.scales,
-                     .squares = step.momentum_squares,
-                     .output = step.output};
+cudaError_t accumulate_momentum(std::span<const MomentumStep> steps, cudaStream_t stream) {
+  for (const MomentumStep& step : steps) {
+    if (step.count > 0 && !are_given({step.scales, step.output})) return cudaErrorInvalidValue;
   }
-  if (blocks == 0) return cudaSuccess;
-  const auto kernel = steps[0].nesterov ? accumulate_kernel<true> : accumulate_kernel<false>;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(parts, steps[0].verdict);
-  return cudaGetLastError();
+  const bool nesterov = !steps.empty() && steps[0].nesterov;
+  return launch_on(steps, momentum_partials, nesterov ? accumulate_kernel<true> : accumulate_kernel<false>, stream);
 }
 
 }  // namespace gluon::cuda

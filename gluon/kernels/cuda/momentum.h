@@ -19,6 +19,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "gluon/kernels/cuda/verdict.h"
 
@@ -39,10 +40,10 @@ struct MomentumStep {
   const float* weights = nullptr;           // {beta, 1 - beta}, read when the kernel runs
   double* gradient_squares = nullptr;       // (c, gradient_partials(size))
   double* momentum_squares = nullptr;       // (c, momentum_partials(size)); of M between steps
-  ScalePair* scales = nullptr;              // (c)
-  __half* output = nullptr;                 // (c, size); null: only the momentum is updated
+  ScalePair* scales = nullptr;              // (c); null: no output follows
+  __half* output = nullptr;                 // (c, size)
   float length = 1;                         // largest Frobenius norm of the output
-  const Verdict* verdict = nullptr;         // null: the step is never skipped
+  Verdict* verdict = nullptr;               // null, for update.h alone: the step is never skipped
 };
 
 /// Partial sums per matrix of `size` entries.
@@ -54,7 +55,7 @@ inline constexpr int kMaxMomentumSteps = 64;
 
 /// Writes gradient_squares and clears the verdict. This and the functions below return cudaErrorInvalidValue for
 /// missing pointers, negative sizes, and steps that differ in `nesterov` or `verdict`.
-cudaError_t measure_gradients(const MomentumStep* steps, int step_count, Verdict* verdict, cudaStream_t stream);
+cudaError_t measure_gradients(std::span<const MomentumStep> steps, cudaStream_t stream);
 
 /// Writes momentum_squares. Needed once, before the first step with this momentum: accumulate_momentum() keeps them up
 /// to date, with the same bits where gradients are aligned to 16 bytes.
@@ -63,9 +64,9 @@ cudaError_t measure_momentum(const MomentumStep& step, cudaStream_t stream);
 /// Writes the scales of all steps whose `scales` is not null, and to the verdict the number of the first matrix
 /// (counted through all steps) whose gradient is not finite, or kAllFinite. `report`, null or host memory that the
 /// device can write, gets verdict_report().
-cudaError_t judge(const MomentumStep* steps, int step_count, Verdict* verdict, uint64_t* report, cudaStream_t stream);
+cudaError_t judge(std::span<const MomentumStep> steps, uint64_t* report, cudaStream_t stream);
 
-/// Updates the momentum and its squares, and writes the outputs. A step without output needs no scales and squares.
-cudaError_t accumulate_momentum(const MomentumStep* steps, int step_count, cudaStream_t stream);
+/// Updates the momentum and its squares, and writes the outputs.
+cudaError_t accumulate_momentum(std::span<const MomentumStep> steps, cudaStream_t stream);
 
 }  // namespace gluon::cuda

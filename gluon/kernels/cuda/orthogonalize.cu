@@ -9,8 +9,6 @@
 namespace gluon::cuda {
 namespace {
 
-using Form = OrthogonalizeOptions::Form;
-
 // By flops the Gram form wins from aspect 1 on; products of one triangle run at about 0.85 of the rate of full ones, and
 // there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
 constexpr double kTensorCoreGramAspect = 1.5;
@@ -18,6 +16,12 @@ constexpr double kTensorCoreGramAspect = 1.5;
 // Rounding Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against
 // 0.001 to 0.002 in the direct form: less than the error of up to five steps, too much for more steps.
 constexpr int kMaxGramSteps = 5;
+constexpr int kGramSegment = 2;  // steps between restarts
+
+bool in_gram_form(const OrthogonalizeStack& stack, int steps) {
+  const auto [small, large] = std::minmax(stack.rows, stack.columns);
+  return steps <= kMaxGramSteps && large >= kTensorCoreGramAspect * small;
+}
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -50,18 +54,22 @@ struct StackPlan {
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
-      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
+      : stack_(stack),
+        options_(options),
+        steps_(static_cast<int>(options.coefficients.size())),
+        arena_(arena),
+        plan_(plan),
+        side_(std::min(stack.rows, stack.columns)) {}
 
   void run() {
-    const bool gram_form = orthogonalize_in_gram_form(stack_.rows, stack_.columns, options_);
-    segment_ = gram_form ? options_.segment_steps : 1;
-    const int multiplications = (options_.steps + segment_ - 1) / segment_;
+    const int segment = in_gram_form(stack_, steps_) ? kGramSegment : 1;
+    const int multiplications = (steps_ + segment - 1) / segment;
     place_input(multiplications);
     squares_ = arena_.take<float>(static_cast<int64_t>(stack_.count) * product_partials(side_));
 
-    for (int step = 0; step < options_.steps; step += segment_) {
-      const int end = std::min(step + segment_, options_.steps);
-      const bool to_output = (multiplications - step / segment_) % 2 == 1;
+    for (int step = 0; step < steps_; step += segment) {
+      const int end = std::min(step + segment, steps_);
+      const bool to_output = (multiplications - step / segment) % 2 == 1;
       run_segment(step, end, to_output ? stack_.output : scratch_);
     }
   }
@@ -84,15 +92,7 @@ class Planner {
     }
     x_ = multiplications % 2 == 1 ? scratch_ : stack_.output;
     InputConversion& conversion = plan_.conversion;
-    conversion = {stack_.count,
-                  stack_.rows,
-                  stack_.columns,
-                  static_cast<const float*>(stack_.input),
-                  stack_.row_stride,
-                  stack_.matrix_stride,
-                  x_,
-                  orthogonalize_input_length(stack_.rows, stack_.columns),
-                  nullptr};
+    conversion = {stack_, x_, orthogonalize_input_length(stack_.rows, stack_.columns)};
     conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
     plan_.convert = true;
   }
@@ -139,7 +139,7 @@ class Planner {
       if (z != q) release(z);
     }
     append_multiplication(q, target, first);
-    if (end == options_.steps) plan_.products.back().target = stack_.target;
+    if (end == steps_) plan_.products.back().target = stack_.target;
     release(q);
     x_ = target;
   }
@@ -215,19 +215,19 @@ class Planner {
 
   const OrthogonalizeStack& stack_;
   const OrthogonalizeOptions& options_;
+  const int steps_;
   Arena& arena_;
   StackPlan& plan_;
-  int side_, segment_ = 1;
+  const int side_;
   HalfStack x_, scratch_;
   float* squares_ = nullptr;
   std::vector<HalfStack> buffers_;
   std::vector<bool> used_;
 };
 
-bool valid(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options) {
-  if (stacks == nullptr || stack_count < 1 || options.coefficients == nullptr) return false;
-  if (options.steps < 1 || options.segment_steps < 1 || !(options.safety >= 1)) return false;
-  return std::all_of(stacks, stacks + stack_count, [](const OrthogonalizeStack& stack) {
+bool valid(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options) {
+  if (stacks.empty() || options.coefficients.empty() || !(options.safety >= 1)) return false;
+  return std::all_of(stacks.begin(), stacks.end(), [](const OrthogonalizeStack& stack) {
     return stack.count > 0 && stack.rows > 0 && stack.columns > 0;
   });
 }
@@ -243,10 +243,10 @@ struct Plan {
   size_t bytes = 0;
 };
 
-Plan make_plan(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
-               void* workspace) {
+Plan make_plan(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options, void* workspace) {
+  const int stack_count = static_cast<int>(stacks.size());
   Plan plan;
-  plan.stacks.resize(stack_count);
+  plan.stacks.resize(stacks.size());
   Arena arena(workspace);
   int64_t progress = 0;
   for (int first = 0; first < stack_count; first += kStacksPerLaunch) {
@@ -266,9 +266,7 @@ Plan make_plan(const OrthogonalizeStack* stacks, int stack_count, const Orthogon
       }
     }
   }
-  for (const auto& launch : plan.launches) {
-    progress = std::max(progress, product_progress(launch.data(), static_cast<int>(launch.size())));
-  }
+  for (const auto& launch : plan.launches) progress = std::max(progress, product_progress(launch));
   plan.progress = arena.take<int>(progress);
   plan.bytes = arena.used();
   return plan;
@@ -280,22 +278,17 @@ float orthogonalize_input_length(int rows, int columns) {
   return static_cast<float>(std::sqrt(std::min({rows, columns, 32768})));
 }
 
-bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options) {
-  if (options.form != Form::kAuto) return options.form == Form::kGram;
-  return options.steps <= kMaxGramSteps && std::max(rows, columns) >= kTensorCoreGramAspect * std::min(rows, columns);
+size_t orthogonalize_workspace(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options) {
+  return valid(stacks, options) ? make_plan(stacks, options, nullptr).bytes : 0;
 }
 
-size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options) {
-  return valid(stacks, stack_count, options) ? make_plan(stacks, stack_count, options, nullptr).bytes : 0;
-}
-
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+cudaError_t orthogonalize(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options,
                           void* workspace, size_t workspace_bytes, cudaStream_t stream) {
-  if (!valid(stacks, stack_count, options) || workspace == nullptr) return cudaErrorInvalidValue;
-  const Plan plan = make_plan(stacks, stack_count, options, workspace);
+  if (!valid(stacks, options) || workspace == nullptr) return cudaErrorInvalidValue;
+  const Plan plan = make_plan(stacks, options, workspace);
   if (workspace_bytes < plan.bytes) return cudaErrorInvalidValue;
-  for (int i = 0; i < stack_count; ++i) {
-    if (stacks[i].input == nullptr || stacks[i].output.data == nullptr) return cudaErrorInvalidValue;
+  for (const OrthogonalizeStack& stack : stacks) {
+    if (!are_given({stack.input, stack.output.data})) return cudaErrorInvalidValue;
   }
 
   cudaError_t error = cudaSuccess;
@@ -304,7 +297,7 @@ cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, con
   }
   for (const auto& launch : plan.launches) {
     if (error != cudaSuccess) return error;
-    error = launch_products(launch.data(), static_cast<int>(launch.size()), plan.progress, stream);
+    error = launch_products(launch, plan.progress, stream);
   }
   return error;
 }

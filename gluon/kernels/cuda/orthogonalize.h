@@ -2,7 +2,7 @@
 // lmo/orthogonalize/quintic_iteration.h as one launch of symmetric_product.h.
 //
 //   direct   R = X X^T,  Z = a I + b R + c R R,  X <- Z X          each step
-//   Gram     Z = a I + b R + c R R,  Q <- Q Z,  R <- Z (Z R)       segment_steps steps,
+//   Gram     Z = a I + b R + c R R,  Q <- Q Z,  R <- Z (Z R)       two steps (half precision allows no more),
 //            X <- Q X,  R = X X^T                                  then a restart
 //
 // (on the smaller side: R = X^T X and X <- X Z for tall matrices.) Multiples of the identity are added in a product's
@@ -34,35 +34,26 @@ struct OrthogonalizeStack {
   ElementType input_type = ElementType::kFloat16;
   int64_t row_stride = 0, matrix_stride = 0;  // of the input, in entries; kFloat16: rules of HalfStack
   HalfStack output;                           // (count, rows, columns); may not overlap the input
-  /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by
-  /// 64.
+  /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by 64.
   Product::Target target;
 };
 
 struct OrthogonalizeOptions {
-  enum class Form { kAuto, kDirect, kGram };
-
-  const Quintic* coefficients = nullptr;  // `steps` of them, host memory, read during the call
-  int steps = 0;
-  double safety = 1.01;  // the coefficients expect singular values in [0, 1 / safety]
-  Form form = Form::kAuto;
-  int segment_steps = 2;  // of the Gram form between restarts; half precision allows 2
+  std::span<const Quintic> coefficients;  // one for each step, host memory, read during the call
+  double safety = 1.01;                   // the coefficients expect singular values in [0, 1 / safety]
 };
 
 /// The Frobenius norm that half precision input should have, within a factor of 10: sqrt(min(m, n)), at most 181, so
 /// that neither X nor X X^T leaves the range of half precision.
 float orthogonalize_input_length(int rows, int columns);
 
-/// Whether m x n matrices are orthogonalized in the Gram form with `options`.
-bool orthogonalize_in_gram_form(int rows, int columns, const OrthogonalizeOptions& options);
-
 /// Bytes of workspace; 0 for invalid arguments. Depends only on shapes, types and options.
-size_t orthogonalize_workspace(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options);
+size_t orthogonalize_workspace(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options);
 
 /// Writes the polar factors, or adds them to the targets. `workspace`: device memory, address divisible by 256.
 /// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no coefficients and a workspace that
 /// is too small; cudaErrorNotSupported before compute capability 9.0.
-cudaError_t orthogonalize(const OrthogonalizeStack* stacks, int stack_count, const OrthogonalizeOptions& options,
+cudaError_t orthogonalize(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options,
                           void* workspace, size_t workspace_bytes, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "gluon/kernels/cuda/symmetric_product_kernel.cuh"
@@ -97,31 +98,18 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   }
   arguments->tiles =
       symmetric ? tiles::lower_tiles(arguments->row_tiles) : arguments->row_tiles * arguments->column_tiles;
-  arguments->alpha = product.alpha;
-  arguments->beta = product.beta;
-  arguments->identity = product.identity;
-  arguments->alpha_power = product.alpha_power;
-  arguments->addend_power = product.addend_power;
-  arguments->bound = product.bound;
+  static_cast<ProductNumbers&>(*arguments) = product;
   arguments->bound_partials = product.bound == nullptr ? 0 : product_partials(product.bound_side);
-  arguments->safety = product.safety;
-  arguments->squares = product.squares;
-  arguments->rows = product.rows;
-  arguments->columns = product.columns;
-  arguments->targets = product.target.matrices;
-  arguments->radii = product.target.radii;
-  arguments->target_factor = product.target.factor;
-  arguments->verdict = product.target.verdict;
   const bool wrong_target = symmetric || product.columns % 64 != 0 || product.target.radii == nullptr;
   return product.target.matrices != nullptr && wrong_target ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 // Makes each product wait for the previous one of its chain.
-cudaError_t link_chains(const Product* products, int product_count, int* progress, Launch* launch) {
-  for (int i = 0; i < product_count; ++i) {
+cudaError_t link_chains(std::span<const Product> products, int* progress, Launch* launch) {
+  for (std::size_t i = 0; i < products.size(); ++i) {
     int* done = progress;
     progress += products[i].count;
-    for (int next = i + 1; next < product_count; ++next) {
+    for (std::size_t next = i + 1; next < products.size(); ++next) {
       if (products[next].chain != products[i].chain) continue;
       if (products[next].count != products[i].count) return cudaErrorInvalidValue;
       launch->product[i].done = done;
@@ -147,7 +135,8 @@ struct Group {
 constexpr std::size_t kWindow = 5;
 constexpr double kRounds = 0.75;
 
-std::vector<Group> make_groups(const Product* products, int product_count, double blocks, const Launch& launch) {
+std::vector<Group> make_groups(std::span<const Product> products, double blocks, const Launch& launch) {
+  const int product_count = static_cast<int>(products.size());
   std::vector<Group> groups;
   std::vector<int> chains;
   for (int i = 0; i < product_count; ++i) {
@@ -172,11 +161,11 @@ std::vector<Group> make_groups(const Product* products, int product_count, doubl
 }
 
 // Numbers the tiles: the groups of the window take turns, one product each.
-void fill_segments(const Product* products, int product_count, int clusters, Launch* launch) {
+void fill_segments(std::span<const Product> products, int clusters, Launch* launch) {
   std::vector<Group> waiting;
   std::size_t segments = tiles::kMaxSegments + 1;
   for (double rounds = kRounds; segments > tiles::kMaxSegments; rounds *= 2) {
-    waiting = make_groups(products, product_count, rounds * clusters, *launch);
+    waiting = make_groups(products, rounds * clusters, *launch);
     segments = 0;
     for (const Group& group : waiting) segments += group.products.size();
   }
@@ -201,30 +190,25 @@ void fill_segments(const Product* products, int product_count, int clusters, Lau
 
 int product_partials(int side) { return 16 * tiles::lower_tiles(tiles_of(side)); }
 
-int64_t product_progress(const Product* products, int product_count) {
-  int64_t count = 0;
-  for (int i = 0; i < product_count; ++i) count += products[i].count;
-  return count;
+int64_t product_progress(std::span<const Product> products) {
+  return std::accumulate(products.begin(), products.end(), int64_t{0},
+                         [](int64_t sum, const Product& product) { return sum + product.count; });
 }
 
-cudaError_t launch_products(const Product* products, int product_count, int* progress, cudaStream_t stream) {
-  if (products == nullptr || progress == nullptr || product_count < 1 || product_count > kMaxProducts) {
-    return cudaErrorInvalidValue;
-  }
+cudaError_t launch_products(std::span<const Product> products, int* progress, cudaStream_t stream) {
+  if (progress == nullptr || products.empty() || products.size() > kMaxProducts) return cudaErrorInvalidValue;
   int clusters = 0;  // tiles wait for each other, so all clusters must be resident at once
   cudaError_t error = resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
                                         tiles::kThreads, tiles::kSharedBytes, &clusters);
-  if (error != cudaSuccess) return error;
-
   Launch launch = {};
   Operands operands(&launch);
-  for (int i = 0; i < product_count && error == cudaSuccess; ++i) {
+  for (std::size_t i = 0; i < products.size() && error == cudaSuccess; ++i) {
     error = fill_arguments(products[i], operands, &launch.product[i]);
   }
-  if (error == cudaSuccess) error = link_chains(products, product_count, progress, &launch);
-  if (error == cudaSuccess) fill_segments(products, product_count, clusters, &launch);
+  if (error == cudaSuccess) error = link_chains(products, progress, &launch);
+  if (error == cudaSuccess) fill_segments(products, clusters, &launch);
   if (error == cudaSuccess) {
-    error = cudaMemsetAsync(progress, 0, sizeof(int) * product_progress(products, product_count), stream);
+    error = cudaMemsetAsync(progress, 0, sizeof(int) * product_progress(products), stream);
   }
   if (error != cudaSuccess) return error;
   const int blocks = tiles::kClusterBlocks * std::min(launch.tiles, clusters);

@@ -25,6 +25,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "gluon/kernels/cuda/verdict.h"
 
@@ -43,19 +44,14 @@ inline constexpr int kMaxMatrices = 0x7fff;  // of a product
 
 enum class ProductKind { kRowGram, kColumnGram, kSymmetric, kLeft, kRight };
 
-struct Product {
-  ProductKind kind = ProductKind::kRowGram;
-  int count = 0;              // matrices
+/// The numbers of a product, which the kernel takes as they are.
+struct ProductNumbers {
   int rows = 0, columns = 0;  // m, n of the table above; n is unused by kSymmetric
-  HalfStack a, b, c;          // b is unused by the Gram kinds; c may not overlap an input
-  HalfStack d;                // no addend where data is null
   float alpha = 1, beta = 0;
   float identity = 0;  // times I
-  int chain = 0;       // all products of a chain have the same count
 
   float* squares = nullptr;      // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
-  const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
-  int bound_side = 0;
+  const float* bound = nullptr;  // in: such partial sums, of matrices with side Product::bound_side
   float safety = 1;
   int alpha_power = 0, addend_power = 0;
 
@@ -69,6 +65,15 @@ struct Product {
   } target;
 };
 
+struct Product : ProductNumbers {
+  ProductKind kind = ProductKind::kRowGram;
+  int count = 0;      // matrices
+  HalfStack a, b, c;  // b is unused by the Gram kinds; c may not overlap an input
+  HalfStack d;        // no addend where data is null
+  int chain = 0;      // all products of a chain have the same count
+  int bound_side = 0;
+};
+
 /// Limits of one launch: products, and different operands (the same memory with another shape is another operand).
 inline constexpr int kMaxProducts = 96, kMaxOperands = 64;
 
@@ -76,12 +81,11 @@ inline constexpr int kMaxProducts = 96, kMaxOperands = 64;
 int product_partials(int side);
 
 /// Counters (ints of device memory) that a launch of these products needs.
-int64_t product_progress(const Product* products, int product_count);
+int64_t product_progress(std::span<const Product> products);
 
 /// Runs the products, those of a chain in this order; no chain may read or write what another chain writes. `progress`:
-/// product_progress() ints of device memory, cleared first. cudaErrorInvalidValue for missing
-/// pointers, misaligned strides, empty shapes and too many products; cudaErrorNotSupported before compute capability
-/// 9.0.
-cudaError_t launch_products(const Product* products, int product_count, int* progress, cudaStream_t stream);
+/// product_progress() ints of device memory, cleared first. cudaErrorInvalidValue for missing pointers, misaligned
+/// strides, empty shapes and too many products; cudaErrorNotSupported before compute capability 9.0.
+cudaError_t launch_products(std::span<const Product> products, int* progress, cudaStream_t stream);
 
 }  // namespace gluon::cuda

@@ -13,7 +13,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 
 namespace gluon::cuda {
 
@@ -21,6 +23,12 @@ template <int W> struct Pack { float v[W]; };
 
 __host__ __device__ inline bool is_aligned(const void* address, unsigned bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
+}
+
+/// Whether no address is null and all are divisible by `bytes`.
+inline bool are_given(std::initializer_list<const void*> addresses, unsigned bytes = 1) {
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [&](const void* address) { return address != nullptr && is_aligned(address, bytes); });
 }
 
 __device__ inline float to_float(float x) { return x; }

@@ -25,31 +25,28 @@ struct Softmax {
   float largest, sum;
 };
 
-struct Combine {
-  __device__ Softmax operator()(Softmax a, Softmax b) const {
-    const float largest = fmaxf(a.largest, b.largest);
-    return {largest, a.sum * power_of_two((a.largest - largest) * kLog2E) +
-                         b.sum * power_of_two((b.largest - largest) * kLog2E)};
-  }
-};
+__device__ Softmax combine(Softmax a, Softmax b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  return {largest,
+          a.sum * power_of_two((a.largest - largest) * kLog2E) + b.sum * power_of_two((b.largest - largest) * kLog2E)};
+}
 
-// Combines over one warp, then over the warps, in a fixed order; `shared` has an entry for each warp.
-template <int Threads> __device__ Softmax combine_block(Softmax value, Softmax* shared) {
+__device__ __forceinline__ Softmax combine_warp(Softmax value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
-    value = Combine()(
-        value, {__shfl_xor_sync(0xffffffffu, value.largest, offset), __shfl_xor_sync(0xffffffffu, value.sum, offset)});
-  }
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
-  __syncthreads();
-  const int lane = threadIdx.x % 32;
-  value = lane < Threads / 32 ? shared[lane] : Softmax{kLowest, 0};
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value = Combine()(
+    value = combine(
         value, {__shfl_xor_sync(0xffffffffu, value.largest, offset), __shfl_xor_sync(0xffffffffu, value.sum, offset)});
   }
   return value;
+}
+
+// Combines over one warp, then over the warps, in a fixed order; `shared` has an entry for each warp.
+template <int Threads> __device__ Softmax combine_block(Softmax value, Softmax* shared) {
+  value = combine_warp(value);
+  const int lane = threadIdx.x % 32;
+  if (lane == 0) shared[threadIdx.x / 32] = value;
+  __syncthreads();
+  return combine_warp(lane < Threads / 32 ? shared[lane] : Softmax{kLowest, 0});
 }
 
 __device__ float loss_of(Softmax total, float label_logit) {
@@ -164,7 +161,7 @@ template <bool Gradient> __global__ void __launch_bounds__(kPlainThreads) plain_
   Softmax mine{kLowest, 0};
 #pragma unroll 4
   for (int64_t j = threadIdx.x; j < a.vocabulary; j += kPlainThreads) {
-    mine = Combine()(mine, {to_float(x[j]), 1});
+    mine = combine(mine, {to_float(x[j]), 1});
   }
   const Softmax total = combine_block<kPlainThreads>(mine, warps);
   if (threadIdx.x == 0) a.losses[blockIdx.x] = loss_of(total, label_logit);
@@ -181,21 +178,16 @@ template <bool Gradient> __global__ void __launch_bounds__(kPlainThreads) plain_
 
 cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
   if (a.rows == 0) return cudaSuccess;
-  if (a.rows < 0 || a.vocabulary <= 0 || a.logits == nullptr || a.labels == nullptr || a.losses == nullptr) {
-    return cudaErrorInvalidValue;
-  }
-  int device = 0, processors = 0, most_shared = 0, major = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  const int64_t shared = kBuffers * a.vocabulary * 2;
-  const bool bulk = major >= 9 && a.vocabulary % 8 == 0 && is_aligned(a.logits, 16) &&
-                    a.vocabulary <= int64_t{kThreads} * kPacks * 8 && shared + 1024 <= most_shared;
-  if (bulk) {
+  if (a.rows < 0 || a.vocabulary <= 0 || !are_given({a.logits, a.labels, a.losses})) return cudaErrorInvalidValue;
+  if (a.vocabulary % 8 == 0 && is_aligned(a.logits, 16) && a.vocabulary <= kThreads * kPacks * 8) {
+    int device = 0, processors = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     const auto kernel = a.gradient ? bulk_kernel<true> : bulk_kernel<false>;
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
+    const int shared = static_cast<int>(kBuffers * a.vocabulary * 2);  // up to 200 of Hopper's 227 KiB
+    if (error == cudaSuccess) {
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    }
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(a.rows, processors));
     kernel<<<blocks, kThreads, static_cast<size_t>(shared), stream>>>(a);

@@ -110,20 +110,11 @@ dim3 warps_for(int64_t count, int width) {
 int64_t embedding_chunks(int64_t tokens) { return (tokens + kChunk - 1) / kChunk; }
 
 cudaError_t embedding_gradient(const EmbeddingGradient& work, cudaStream_t stream) {
-  if (work.tokens < 0 || work.vocabulary <= 0 || work.width <= 0 || work.width % 4 != 0) {
+  const bool shaped = work.tokens >= 0 && work.vocabulary > 0 && work.width > 0 && work.width % 4 == 0;
+  const bool has_tokens = are_given({work.gradient, work.sums}, 16) && are_given({work.sorted, work.order});
+  if (!shaped || !are_given({work.head, work.out}, 16) || !are_given({work.scale, work.firsts}) ||
+      (work.tokens > 0 && !has_tokens)) {
     return cudaErrorInvalidValue;
-  }
-  for (const void* p : {static_cast<const void*>(work.head), static_cast<const void*>(work.scale),
-                        static_cast<const void*>(work.out), static_cast<const void*>(work.firsts)}) {
-    if (p == nullptr) return cudaErrorInvalidValue;
-  }
-  for (const void* p : {static_cast<const void*>(work.sorted), static_cast<const void*>(work.order),
-                        static_cast<const void*>(work.gradient), static_cast<const void*>(work.sums)}) {
-    if (p == nullptr && work.tokens > 0) return cudaErrorInvalidValue;
-  }
-  for (const void* p : {static_cast<const void*>(work.gradient), static_cast<const void*>(work.head),
-                        static_cast<const void*>(work.out), static_cast<const void*>(work.sums)}) {
-    if (!is_aligned(p, 16)) return cudaErrorInvalidValue;
   }
   if (work.tokens > 0) {
     sum_chunks<<<warps_for(embedding_chunks(work.tokens), work.width), kThreads, 0, stream>>>(work);

@@ -77,9 +77,14 @@ __device__ __forceinline__ float product(const Halves& a, const Halves& b) {
   return sum;
 }
 
+// A lane's first entry of the first head of a token.
+__device__ __forceinline__ __nv_bfloat16* start_of(const Heads& heads, int64_t token, int lane) {
+  return heads.data + token * heads.token_stride + lane * 8;
+}
+
 template <int Lanes>
-__global__ void __launch_bounds__(kThreads) forward_kernel(RotaryShape shape, ConstHeads query, ConstHeads key,
-                                                           Heads query_out, Heads key_out, float* inverse_rms) {
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(RotaryShape shape, QueryKeyValue in, QueryKeyValue out, float* inverse_rms) {
   const int64_t token = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes;
   const int lane = threadIdx.x % Lanes;
   const int dimension = static_cast<int>(shape.dimension), half = dimension / 2, heads = static_cast<int>(shape.heads);
@@ -87,14 +92,13 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(RotaryShape shape, Co
   const bool active = token < shape.tokens && lane * 8 < half;
   const Angles angles = active ? load_angles(shape, token, lane * 8) : Angles{};
   const bool key_part = blockIdx.y == 1;
-  const __nv_bfloat16* from = key_part ? key.data + token * key.token_stride : query.data + token * query.token_stride;
-  __nv_bfloat16* to =
-      key_part ? key_out.data + token * key_out.token_stride : query_out.data + token * query_out.token_stride;
+  const __nv_bfloat16* from = start_of(key_part ? in.key : in.query, token, lane);
+  __nv_bfloat16* to = start_of(key_part ? out.key : out.query, token, lane);
   for (int head = 0; head < heads; head += kForwardHeads) {
     PackedHalves packed[kForwardHeads];
 #pragma unroll
     for (int u = 0; u < kForwardHeads; ++u) {
-      packed[u] = load_halves(from + (head + u) * dimension + lane * 8, half, active && head + u < heads);
+      packed[u] = load_halves(from + (head + u) * dimension, half, active && head + u < heads);
     }
 #pragma unroll
     for (int u = 0; u < kForwardHeads; ++u) {
@@ -102,22 +106,23 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(RotaryShape shape, Co
       const float squares = reduce_lanes<Lanes>(product(x, x), Add());
       const float r = rsqrtf(squares / dimension + FLT_EPSILON);
       if (!active || head + u >= heads) continue;
-      store_halves(to + (head + u) * dimension + lane * 8, half, rotate<true>(x, angles, r));
-      if (inverse_rms != nullptr && lane == 0) inverse_rms[(token * 2 + key_part) * heads + head + u] = r;
+      store_halves(to + (head + u) * dimension, half, rotate<true>(x, angles, r));
+      if (lane == 0) inverse_rms[(token * 2 + key_part) * heads + head + u] = r;
     }
   }
 }
 
 template <int Lanes>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(RotaryShape shape, RotaryGradients gradients, Heads dquery, Heads dkey, Heads dvalue) {
+    backward_kernel(RotaryShape shape, QueryKeyValue out, const float* inverse_rms, QueryKeyValue dout,
+                    QueryKeyValue din) {
   const int64_t token = static_cast<int64_t>(blockIdx.x) * (kThreads / Lanes) + threadIdx.x / Lanes;
   const int lane = threadIdx.x % Lanes;
   const int dimension = static_cast<int>(shape.dimension), half = dimension / 2, heads = static_cast<int>(shape.heads);
   const bool active = token < shape.tokens && lane * 8 < half;
   if (blockIdx.y == 2) {
-    const __nv_bfloat16* from = gradients.dvalue.data + token * gradients.dvalue.token_stride + lane * 8;
-    __nv_bfloat16* to = dvalue.data + token * dvalue.token_stride + lane * 8;
+    const __nv_bfloat16* from = start_of(dout.value, token, lane);
+    __nv_bfloat16* to = start_of(din.value, token, lane);
     for (int first = 0; first < 2 * heads && active; first += kCopies) {
       Packed<8, __nv_bfloat16> packed[kCopies];
 #pragma unroll
@@ -133,13 +138,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const Angles angles = active ? load_angles(shape, token, lane * 8) : Angles{};
   const bool key_part = blockIdx.y == 1;
-  const ConstHeads kept = key_part ? gradients.key_out : gradients.query_out;
-  const ConstHeads in = key_part ? gradients.dkey_out : gradients.dquery_out;
-  const Heads out = key_part ? dkey : dquery;
-  const __nv_bfloat16* rotated = kept.data + token * kept.token_stride + lane * 8;
-  const __nv_bfloat16* from = in.data + token * in.token_stride + lane * 8;
-  __nv_bfloat16* to = out.data + token * out.token_stride + lane * 8;
-  const float* inverse_rms = gradients.inverse_rms + (token * 2 + key_part) * heads;
+  const __nv_bfloat16* rotated = start_of(key_part ? out.key : out.query, token, lane);
+  const __nv_bfloat16* from = start_of(key_part ? dout.key : dout.query, token, lane);
+  __nv_bfloat16* to = start_of(key_part ? din.key : din.query, token, lane);
+  inverse_rms += (token * 2 + key_part) * heads;
   for (int head = 0; head < heads; head += kBackwardHeads) {
     PackedHalves outputs[kBackwardHeads], packed[kBackwardHeads];
     float r[kBackwardHeads] = {};
@@ -176,14 +178,11 @@ template <typename Body> void dispatch(int64_t dimension, Body body) {
   body.template operator()<32>();
 }
 
-bool valid(const RotaryShape& shape) {
-  return shape.tokens >= 0 && shape.positions > 0 && shape.heads > 0 && shape.dimension > 0 &&
-         shape.dimension % 16 == 0 && shape.dimension <= 512 && shape.cos != nullptr && shape.sin != nullptr &&
-         is_aligned(shape.cos, 16) && is_aligned(shape.sin, 16);
-}
-
-bool valid(const void* data, int64_t token_stride) {
-  return data != nullptr && is_aligned(data, 16) && token_stride % 8 == 0;
+bool valid(const RotaryShape& shape, std::initializer_list<Heads> all) {
+  return shape.tokens > 0 && shape.positions > 0 && shape.heads > 0 && shape.dimension > 0 &&
+         shape.dimension % 16 == 0 && shape.dimension <= 512 && are_given({shape.cos, shape.sin}, 16) &&
+         std::all_of(all.begin(), all.end(),
+                     [](const Heads& heads) { return are_given({heads.data}, 16) && heads.token_stride % 8 == 0; });
 }
 
 dim3 blocks_for(int64_t tokens, int lanes, int parts) {
@@ -193,41 +192,25 @@ dim3 blocks_for(int64_t tokens, int lanes, int parts) {
 
 }  // namespace
 
-cudaError_t qk_rotary_forward(const RotaryShape& shape, ConstHeads query, ConstHeads key, Heads query_out,
-                              Heads key_out, float* inverse_rms, cudaStream_t stream) {
-  if (!valid(shape)) return cudaErrorInvalidValue;
+cudaError_t qk_rotary_forward(const RotaryShape& shape, const QueryKeyValue& in, const QueryKeyValue& out,
+                              float* inverse_rms, cudaStream_t stream) {
   if (shape.tokens == 0) return cudaSuccess;
-  for (const ConstHeads& h : {query, key}) {
-    if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
-  }
-  for (const Heads& h : {query_out, key_out}) {
-    if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
-  }
+  if (!valid(shape, {in.query, in.key, out.query, out.key}) || inverse_rms == nullptr) return cudaErrorInvalidValue;
   dispatch(shape.dimension, [&]<int Lanes>() {
-    forward_kernel<Lanes><<<blocks_for(shape.tokens, Lanes, 2), kThreads, 0, stream>>>(shape, query, key, query_out,
-                                                                                       key_out, inverse_rms);
+    forward_kernel<Lanes><<<blocks_for(shape.tokens, Lanes, 2), kThreads, 0, stream>>>(shape, in, out, inverse_rms);
   });
   return cudaGetLastError();
 }
 
-cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery, Heads dkey,
-                               Heads dvalue, cudaStream_t stream) {
-  if (!valid(shape) || gradients.inverse_rms == nullptr) return cudaErrorInvalidValue;
+cudaError_t qk_rotary_backward(const RotaryShape& shape, const QueryKeyValue& out, const float* inverse_rms,
+                               const QueryKeyValue& dout, const QueryKeyValue& din, cudaStream_t stream) {
   if (shape.tokens == 0) return cudaSuccess;
-  for (const ConstHeads& h : {gradients.query_out, gradients.key_out, gradients.dquery_out, gradients.dkey_out}) {
-    if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
-  }
-  for (const Heads& h : {dquery, dkey}) {
-    if (!valid(h.data, h.token_stride)) return cudaErrorInvalidValue;
-  }
-  if (gradients.dvalue.data != nullptr &&
-      (!valid(gradients.dvalue.data, gradients.dvalue.token_stride) || !valid(dvalue.data, dvalue.token_stride))) {
-    return cudaErrorInvalidValue;
-  }
-  const int parts = gradients.dvalue.data == nullptr ? 2 : 3;
+  const bool heads_valid =
+      valid(shape, {out.query, out.key, dout.query, dout.key, dout.value, din.query, din.key, din.value});
+  if (!heads_valid || inverse_rms == nullptr) return cudaErrorInvalidValue;
   dispatch(shape.dimension, [&]<int Lanes>() {
     backward_kernel<Lanes>
-        <<<blocks_for(shape.tokens, Lanes, parts), kThreads, 0, stream>>>(shape, gradients, dquery, dkey, dvalue);
+        <<<blocks_for(shape.tokens, Lanes, 3), kThreads, 0, stream>>>(shape, out, inverse_rms, dout, din);
   });
   return cudaGetLastError();
 }

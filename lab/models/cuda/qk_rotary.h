@@ -10,7 +10,7 @@
 //
 // The caller provides the tables, float32 (positions, D / 2): cos and sin of t / 10000^(2 i / D), as in
 // lab/models/attention.h. The heads of a token are contiguous; rows may be wider (queries, keys and values side by
-// side). 4 bytes per entry forward, 6 backward. The backward pass can also copy the values' gradient into such rows, 4
+// side). 4 bytes per entry forward, 6 backward. The backward pass also copies the values' gradient into such rows, 4
 // bytes per entry. In the flow: between the projections of a block and its attention.
 
 #pragma once
@@ -32,31 +32,23 @@ struct RotaryShape {
 };
 
 /// Entry j of head h of token i is data[i * token_stride + h * D + j]; 16-byte aligned, strides multiples of 8.
-struct ConstHeads {
-  const __nv_bfloat16* data = nullptr;
-  int64_t token_stride = 0;
-};
-
 struct Heads {
   __nv_bfloat16* data = nullptr;
   int64_t token_stride = 0;
 };
 
-/// Writes the normalised, rotated queries and keys, which may replace their inputs, and r as inverse_rms (tokens, 2,
-/// heads), queries before keys; null if no backward pass follows. cudaErrorInvalidValue for other shapes.
-cudaError_t qk_rotary_forward(const RotaryShape& shape, ConstHeads query, ConstHeads key, Heads query_out,
-                              Heads key_out, float* inverse_rms, cudaStream_t stream);
-
-/// The input of the backward pass: the outputs of the forward pass and their gradients.
-struct RotaryGradients {
-  ConstHeads query_out, key_out;
-  const float* inverse_rms = nullptr;
-  ConstHeads dquery_out, dkey_out;
-  ConstHeads dvalue;  // data null: no gradient of values is copied
+/// Queries, keys and, in the backward pass, the gradient of values.
+struct QueryKeyValue {
+  Heads query, key, value;
 };
 
-/// Writes the gradients of the projections, which may replace the gradients they come from. Copies dvalue.
-cudaError_t qk_rotary_backward(const RotaryShape& shape, const RotaryGradients& gradients, Heads dquery, Heads dkey,
-                               Heads dvalue, cudaStream_t stream);
+/// Writes the normalised, rotated queries and keys, which may replace their inputs, and r as inverse_rms (tokens, 2,
+/// heads), queries before keys. This and the function below return cudaErrorInvalidValue for other shapes.
+cudaError_t qk_rotary_forward(const RotaryShape& shape, const QueryKeyValue& in, const QueryKeyValue& out,
+                              float* inverse_rms, cudaStream_t stream);
+
+/// Writes the gradients of the projections from those of `out`, which they may replace. Copies those of the values.
+cudaError_t qk_rotary_backward(const RotaryShape& shape, const QueryKeyValue& out, const float* inverse_rms,
+                               const QueryKeyValue& dout, const QueryKeyValue& din, cudaStream_t stream);
 
 }  // namespace gluon::lab::cuda

@@ -115,7 +115,9 @@ template <typename Body> void dispatch(int64_t width, Body body) {
   width <= 1024 ? packs.template operator()<32>() : packs.template operator()<kThreads>();
 }
 
-bool valid(int64_t rows, int64_t width) { return rows >= 0 && width > 0 && width % 8 == 0 && width <= 8192; }
+bool valid(int64_t rows, int64_t width, std::initializer_list<const void*> addresses) {
+  return rows > 0 && width > 0 && width % 8 == 0 && width <= 8192 && are_given(addresses, 16);
+}
 
 unsigned blocks_for(int64_t rows, int row_threads) {
   const int64_t each = kThreads / row_threads;
@@ -126,11 +128,8 @@ unsigned blocks_for(int64_t rows, int row_threads) {
 
 cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows, int64_t width,
                              cudaStream_t stream) {
-  if (!valid(rows, width)) return cudaErrorInvalidValue;
   if (rows == 0) return cudaSuccess;
-  if (x == nullptr || out == nullptr || inverse == nullptr || !is_aligned(x, 16) || !is_aligned(out, 16)) {
-    return cudaErrorInvalidValue;
-  }
+  if (!valid(rows, width, {x, out}) || inverse == nullptr) return cudaErrorInvalidValue;
   dispatch(width, [&]<int RowThreads, int Packs>() {
     forward_kernel<RowThreads, Packs>
         <<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(x, out, inverse, rows, static_cast<int>(width));
@@ -141,12 +140,9 @@ cudaError_t rms_norm_forward(const __nv_bfloat16* x, __nv_bfloat16* out, float* 
 cudaError_t rms_norm_backward(const __nv_bfloat16* out, const float* inverse, const __nv_bfloat16* dout,
                               const __nv_bfloat16* dresidual, __nv_bfloat16* dx, int64_t rows, int64_t width,
                               cudaStream_t stream) {
-  if (!valid(rows, width)) return cudaErrorInvalidValue;
   if (rows == 0) return cudaSuccess;
-  if (out == nullptr || inverse == nullptr || dout == nullptr || dx == nullptr) return cudaErrorInvalidValue;
-  for (const void* p : {static_cast<const void*>(out), static_cast<const void*>(dout),
-                        static_cast<const void*>(dresidual), static_cast<const void*>(dx)}) {
-    if (!is_aligned(p, 16)) return cudaErrorInvalidValue;
+  if (!valid(rows, width, {out, dout, dx}) || inverse == nullptr || !is_aligned(dresidual, 16)) {
+    return cudaErrorInvalidValue;
   }
   dispatch(width, [&]<int RowThreads, int Packs>() {
     backward_kernel<RowThreads, Packs><<<blocks_for(rows, RowThreads), kThreads, 0, stream>>>(
