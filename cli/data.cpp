@@ -40,7 +40,7 @@ void tokenize(const TokenizeOptions& options) {
       GLUON_CHECK(!std::filesystem::exists(shard), "tokenize: ", shard.string(), " exists already");
       const std::string text = lab::read_file(file);
       const auto start = std::chrono::steady_clock::now();
-      const auto tokens = tokenizer.encode_parallel(text, at::get_num_threads(), [&](int64_t bytes) {
+      const auto tokens = tokenizer.encode(text, at::get_num_threads(), [&](int64_t bytes) {
         if (live) std::fprintf(stderr, "\r%s %3.0f %%", file.c_str(), 100.0 * bytes / text.size());
       });
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <limits>
 
 #include "gluon/core/check.h"
@@ -15,8 +14,10 @@
 namespace gluon::lab {
 namespace {
 
-constexpr int64_t kSide = Cifar10::kSide;
+constexpr int64_t kSide = 32;
 constexpr int64_t kPlane = kSide * kSide;
+constexpr int64_t kImageBytes = 3 * kPlane;
+constexpr int64_t kRecordBytes = 1 + kImageBytes;
 constexpr std::array<float, 3> kMean{0.4914F, 0.4822F, 0.4465F};
 constexpr std::array<float, 3> kDeviation{0.2470F, 0.2435F, 0.2616F};
 
@@ -75,7 +76,7 @@ at::Tensor written(const at::Tensor& images, const std::vector<Change>& changes)
   float* const values = out.data_ptr<float>();
   at::parallel_for(0, static_cast<int64_t>(changes.size()), 64, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      write_image(bytes + changes[i].image * Cifar10::kImageBytes, changes[i], values + i * Cifar10::kImageBytes);
+      write_image(bytes + changes[i].image * kImageBytes, changes[i], values + i * kImageBytes);
     }
   });
   return out;
@@ -96,47 +97,33 @@ std::filesystem::path plain_or_packed(const std::filesystem::path& folder, const
   return packed;
 }
 
-}  // namespace
-
-Cifar10::Images Cifar10::load(const std::filesystem::path& folder, const std::vector<std::string>& names, int64_t limit,
-                              const char* kind) {
-  std::vector<std::string> batches;
-  int64_t count = 0;
+/// The first `limit` images of the batches (0 = all), and their labels.
+Batch load(const std::filesystem::path& folder, const std::vector<std::string>& names, int64_t limit,
+           const char* kind) {
+  std::string records;
+  const auto count = [&] { return static_cast<int64_t>(records.size()) / kRecordBytes; };
   for (const std::string& name : names) {
-    if (limit > 0 && count >= limit) break;
+    if (limit > 0 && count() >= limit) break;
     const std::filesystem::path path = plain_or_packed(folder, name);
-    std::string bytes = read_file(path);
-    const auto size = static_cast<int64_t>(bytes.size());
-    GLUON_CHECK(size > 0, "CIFAR-10 batch '", path.string(), "' is empty");
-    GLUON_CHECK(size % kRecordBytes == 0, "CIFAR-10 batch '", path.string(),
-                "' is truncated or has another format: ", size, " bytes is not a multiple of ", kRecordBytes);
-    for (int64_t i = 0; i < size / kRecordBytes; ++i) {
-      const int label = static_cast<unsigned char>(bytes[i * kRecordBytes]);
-      GLUON_CHECK(label <= 9, "CIFAR-10 batch '", path.string(), "' has label ", label, " at image ", i,
+    const std::string bytes = read_file(path);
+    GLUON_CHECK(!bytes.empty(), "CIFAR-10 batch '", path.string(), "' is empty");
+    GLUON_CHECK(bytes.size() % kRecordBytes == 0, "CIFAR-10 batch '", path.string(),
+                "' is truncated or has another format: ", bytes.size(), " bytes is not a multiple of ", kRecordBytes);
+    for (std::size_t at = 0; at < bytes.size(); at += kRecordBytes) {
+      const int label = static_cast<unsigned char>(bytes[at]);
+      GLUON_CHECK(label <= 9, "CIFAR-10 batch '", path.string(), "' has label ", label, " at image ", at / kRecordBytes,
                   ", expected 0..9");
     }
-    count += size / kRecordBytes;
-    batches.push_back(std::move(bytes));
+    records += bytes;
   }
-  GLUON_CHECK(limit <= count, "CIFAR-10: '", folder.string(), "' holds ", count, " ", kind, " images, requested ",
+  GLUON_CHECK(limit <= count(), "CIFAR-10: '", folder.string(), "' holds ", count(), " ", kind, " images, requested ",
               limit);
-  if (limit > 0) count = limit;
-
-  Images all{at::empty({count, 3, kSide, kSide}, at::kByte), at::empty({count}, at::kLong)};
-  auto* image = all.images.data_ptr<uint8_t>();
-  auto* label = all.labels.data_ptr<int64_t>();
-  int64_t left = count;
-  for (const std::string& batch : batches) {
-    const char* record = batch.data();
-    const int64_t here = std::min(left, static_cast<int64_t>(batch.size()) / kRecordBytes);
-    for (int64_t i = 0; i < here; ++i, record += kRecordBytes, image += kImageBytes) {
-      *label++ = record[0];
-      std::memcpy(image, record + 1, kImageBytes);
-    }
-    left -= here;
-  }
-  return all;
+  const at::Tensor rows = at::from_blob(records.data(), {limit > 0 ? limit : count(), kRecordBytes}, at::kByte);
+  return {rows.slice(1, 1).reshape({-1, 3, kSide, kSide}).clone(at::MemoryFormat::Contiguous),
+          rows.select(1, 0).to(at::kLong)};
 }
+
+}  // namespace
 
 Cifar10::Cifar10(const std::filesystem::path& folder, const CifarOptions& options)
     : folder_(folder.string()), options_(options) {
@@ -176,39 +163,34 @@ Batch Cifar10::train_batch(int64_t index, int64_t size) const {
   }
   const at::Tensor targets = at::empty({size}, at::kLong);
   for (int64_t i = 0; i < size; ++i) {
-    targets.data_ptr<int64_t>()[i] = train_.labels.data_ptr<int64_t>()[changes[i].image];
+    targets.data_ptr<int64_t>()[i] = train_.targets.data_ptr<int64_t>()[changes[i].image];
   }
-  return {written(train_.images, changes), targets};
+  return {written(train_.inputs, changes), targets};
 }
 
 std::vector<Batch> Cifar10::validation(int64_t size) const {
   GLUON_CHECK(size >= 1, "CIFAR-10: expected validation batches of size >= 1, got ", size);
   std::vector<Batch> batches;
-  const int64_t count = test_.images.size(0);
+  const int64_t count = test_.inputs.size(0);
   for (int64_t first = 0; first < count; first += size) {
     const int64_t here = std::min(size, count - first);
     batches.push_back(
-        {written(test_.images, unchanged(first, here)), test_.labels.slice(0, first, first + here).clone()});
+        {written(test_.inputs, unchanged(first, here)), test_.targets.slice(0, first, first + here).clone()});
   }
   return batches;
-}
-
-double Cifar10::unigram_entropy() const {
-  const at::Tensor share = at::bincount(test_.labels, {}, classes()).to(at::kDouble) / test_.labels.size(0);
-  return -at::xlogy(share, share).sum().item<double>();
 }
 
 std::string Cifar10::describe() const {
   std::string changes = options_.flip ? ", flipped every other epoch" : "";
   if (options_.translate > 0) changes += join(", translated by up to ", options_.translate, " pixels");
   return join("CIFAR-10 from ", folder_, ": ", train_examples(), " training images", changes, "; ",
-              test_.images.size(0), " test images");
+              test_.inputs.size(0), " test images");
 }
 
 torch::Tensor Cifar10::train_images(int64_t count) const {
   GLUON_CHECK(count >= 0 && count <= train_examples(), "CIFAR-10: expected at most ", train_examples(),
               " training images, requested ", count);
-  return written(train_.images, unchanged(0, count == 0 ? train_examples() : count));
+  return written(train_.inputs, unchanged(0, count == 0 ? train_examples() : count));
 }
 
 }  // namespace gluon::lab

@@ -37,32 +37,20 @@ class Cifar10 : public Dataset {
 
   Batch train_batch(int64_t index, int64_t size) const override;
   std::vector<Batch> validation(int64_t size) const override;
-  int64_t train_examples() const override { return train_.images.size(0); }
+  int64_t train_examples() const override { return train_.inputs.size(0); }
   int64_t tokens_per_example() const override { return 1; }
   int64_t classes() const override { return 10; }
-  double unigram_entropy() const override;
   std::string describe() const override;
 
   /// The first `count` training images (0 = all), normalised, in file order, not augmented: (count, 3, 32, 32)
   /// float32, for a whitening layer.
   torch::Tensor train_images(int64_t count = 0) const;
 
-  static constexpr int64_t kSide = 32;
-  static constexpr int64_t kImageBytes = 3 * kSide * kSide;
-  static constexpr int64_t kRecordBytes = 1 + kImageBytes;
-
  private:
-  struct Images {
-    torch::Tensor images;  // (N, 3, 32, 32) uint8
-    torch::Tensor labels;  // (N) int64
-  };
-  static Images load(const std::filesystem::path& folder, const std::vector<std::string>& names, int64_t limit,
-                     const char* kind);
-
   std::string folder_;
   CifarOptions options_;
-  Images train_;
-  Images test_;
+  Batch train_;  // inputs (N, 3, 32, 32) uint8
+  Batch test_;
 };
 
 }  // namespace gluon::lab

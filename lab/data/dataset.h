@@ -12,7 +12,6 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,12 @@ class Dataset {
   virtual int64_t classes() const = 0;
 
   /// Entropy in nats of the frequencies of the validation targets: the best loss of a model that ignores its input.
-  virtual double unigram_entropy() const = 0;
+  virtual double unigram_entropy() const {
+    torch::Tensor counts = torch::zeros({classes()}, torch::kDouble);
+    for (const Batch& batch : validation(64)) counts += torch::bincount(batch.targets.flatten(), {}, classes());
+    const torch::Tensor share = counts / counts.sum();
+    return -torch::xlogy(share, share).sum().item<double>();
+  }
 
   /// One line for the user: the source and the size of the data.
   virtual std::string describe() const = 0;

@@ -8,13 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <utility>
 
 #include "gluon/core/check.h"
-#include "lab/data/xz.h"
 
 namespace gluon::lab {
 namespace {
@@ -70,23 +67,11 @@ MappedFile::MappedFile(const fs::path& path) {
   GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", path.string(), "': it is ",
               S_ISDIR(status.st_mode) ? "a folder" : "not a regular file", ", expected a file");
   if (status.st_size == 0) return;  // mmap fails on an empty range
-  size_ = static_cast<std::size_t>(status.st_size);
-  void* const address = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.value, 0);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* const address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
   GLUON_CHECK(address != MAP_FAILED, "cannot map file '", path.string(), "': ", std::strerror(errno));
-  data_ = static_cast<const char*>(address);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<char*>(data_), size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
+  pages_ = {address, [size](void* pages) { munmap(pages, size); }};
+  bytes_ = {static_cast<const char*>(address), size};
 }
 
 }  // namespace gluon::lab

@@ -8,8 +8,8 @@
 
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,21 +24,26 @@ std::string read_file(const std::filesystem::path& path);
 /// matches of a shell pattern with * ? []. Throws InputError when there are none.
 std::vector<std::filesystem::path> expand(const std::string& pattern);
 
-/// The bytes of a file, mapped read-only into memory. Movable, not copyable.
+/// The contents of one or several xz streams. Throws InputError, which names `path`, on anything else, and in a program
+/// without liblzma (no_xz.cpp).
+std::string unpacked_xz(std::string_view packed, const std::filesystem::path& path);
+
+/// The bytes of a file, mapped read-only into memory. Copies share the pages.
 class MappedFile {
  public:
   /// Throws InputError when the file cannot be opened or is not a regular file.
   explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
 
-  /// Valid during the life of this object or the one it was moved to. Page-aligned.
-  std::string_view bytes() const { return {data_, size_}; }
+  /// Valid during the life of this object or a copy. Page-aligned.
+  std::string_view bytes() const { return bytes_; }
 
  private:
-  const char* data_ = nullptr;
-  std::size_t size_ = 0;
+  std::shared_ptr<void> pages_;
+  std::string_view bytes_;
 };
+
+/// The text for training without a file: the project's own sources and documents, embedded at build time in the order
+/// of their paths, each after a line with its path. It changes with every commit: comparisons need a fixed text.
+std::string_view default_text();
 
 }  // namespace gluon::lab

@@ -3,8 +3,6 @@
 
 namespace gluon::lab {
 
-struct Tokenizer::Tables {};
-
 Tokenizer::Tokenizer(const std::filesystem::path& folder) {
   throw InputError(
       join("tokenizer '", folder.string(),
@@ -12,13 +10,8 @@ Tokenizer::Tokenizer(const std::filesystem::path& folder) {
 }
 
 // The constructor always throws: nothing below is ever called.
-Tokenizer::~Tokenizer() = default;
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 int64_t Tokenizer::vocabulary() const { return 0; }
-uint16_t Tokenizer::end_of_text() const { return 0; }
-std::vector<uint16_t> Tokenizer::encode(std::string_view) const { return {}; }
-std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view, int, const Progress&) const { return {}; }
+std::vector<uint16_t> Tokenizer::encode(std::string_view, int, const Progress&) const { return {}; }
 std::string Tokenizer::decode(std::span<const uint16_t>) const { return {}; }
 
 }  // namespace gluon::lab

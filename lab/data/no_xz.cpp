@@ -1,5 +1,5 @@
 #include "gluon/core/check.h"
-#include "lab/data/xz.h"
+#include "lab/data/input_file.h"
 
 namespace gluon::lab {
 

@@ -1,14 +1,13 @@
 #include "lab/data/token_dataset.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "gluon/core/check.h"
-#include "gluon/core/spec.h"
 #include "lab/data/input_file.h"
 #include "lab/data/permutation.h"
 
@@ -16,50 +15,31 @@ namespace gluon::lab {
 namespace {
 
 constexpr uint64_t kOrderStream = 1;  // of mixed_bits: the order of an epoch
+constexpr double kValidationShare = 0.1;
+constexpr int64_t kValidationWindows = 64;
 
-/// Largest value; in blocks of fixed length, which compilers vectorize.
-template <typename Value> Value largest(const Value* values, int64_t count) {
-  constexpr int64_t kBlock = 1024;
-  Value top = 0;
-  int64_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
-    for (int64_t j = 0; j < kBlock; ++j) top = std::max(top, values[i + j]);
+/// Largest token; in blocks of fixed length, which compilers vectorize.
+int64_t largest(std::span<const uint16_t> tokens) {
+  constexpr std::size_t kBlock = 1024;
+  uint16_t top = 0;
+  for (; tokens.size() >= kBlock; tokens = tokens.subspan(kBlock)) {
+    for (std::size_t i = 0; i < kBlock; ++i) top = std::max(top, tokens[i]);
   }
-  for (; i < count; ++i) top = std::max(top, values[i]);
+  for (const uint16_t token : tokens) top = std::max(top, token);
   return top;
 }
-
-const uint8_t* unsigned_bytes(const std::string& text) { return reinterpret_cast<const uint8_t*>(text.data()); }
 
 bool is_shard(const std::filesystem::path& path) {
   return path.extension() == ".bin" || TokenShard::recognizes(MappedFile(path).bytes());
 }
 
-double entropy(const std::vector<Batch>& batches, int64_t classes) {
-  at::Tensor counts = at::zeros({classes}, at::kDouble);
-  for (const Batch& batch : batches) counts += at::bincount(batch.targets.flatten(), {}, classes);
-  const at::Tensor share = counts / counts.sum();
-  return -at::xlogy(share, share).sum().item<double>();
-}
-
 }  // namespace
 
-void TokenOptions::validate() const {
-  GLUON_CHECK(context >= 1, "TokenDataset: context must be >= 1, got ", context);
-  GLUON_CHECK(validation_share > 0 && validation_share < 1, "TokenDataset: validation share must be in (0, 1), got ",
-              number_text(validation_share));
-  GLUON_CHECK(validation_windows >= 1, "TokenDataset: validation windows must be >= 1, got ", validation_windows);
-  GLUON_CHECK(vocabulary >= 0, "TokenDataset: vocabulary must be >= 1, or 0 to derive it from the data, got ",
-              vocabulary);
-  GLUON_CHECK(threads >= 1, "TokenDataset: threads must be >= 1, got ", threads);
+TokenDataset::TokenDataset(const TokenOptions& options) : options_(options) {
+  GLUON_CHECK(options.context >= 1, "TokenDataset: context must be >= 1, got ", options.context);
+  GLUON_CHECK(options.vocabulary >= 0, "TokenDataset: vocabulary must be >= 1, or 0 to derive it from the data, got ",
+              options.vocabulary);
 }
-
-const uint16_t* TokenDataset::Part::tokens() const {
-  if (shard) return shard->tokens().data();
-  return encoded.empty() ? nullptr : encoded.data();
-}
-
-TokenDataset::TokenDataset(const TokenOptions& options) : options_(options) { options_.validate(); }
 
 TokenDataset TokenDataset::from_files(const std::string& pattern, const TokenOptions& options,
                                       const Tokenizer* tokenizer) {
@@ -73,7 +53,7 @@ TokenDataset TokenDataset::from_files(const std::string& pattern, const TokenOpt
     GLUON_CHECK(!path.string().ends_with(".bin.xz"), "'", path.string(),
                 "' is compressed; token shards must be unpacked first");
     if (shards) {
-      data.add_shard(path);
+      data.add({.name = path.string(), .encoded = {}, .shard = TokenShard(path)});
     } else {
       data.add_text(read_file(path), path.string(), tokenizer);
     }
@@ -82,93 +62,61 @@ TokenDataset TokenDataset::from_files(const std::string& pattern, const TokenOpt
   return data;
 }
 
-TokenDataset TokenDataset::from_text(std::string text, const std::string& name, const TokenOptions& options,
+TokenDataset TokenDataset::from_text(std::string_view text, const std::string& name, const TokenOptions& options,
                                      const Tokenizer* tokenizer) {
   TokenDataset data(options);
-  data.add_text(std::move(text), name, tokenizer);
+  data.add_text(text, name, tokenizer);
   data.finish(name);
   return data;
 }
 
-void TokenDataset::add_text(std::string text, const std::string& name, const Tokenizer* tokenizer) {
+void TokenDataset::add_text(std::string_view text, const std::string& name, const Tokenizer* tokenizer) {
   GLUON_CHECK(!text.empty(), "text '", name, "' is empty");
-  kind_ = tokenizer == nullptr ? "bytes" : "tokens";
-  const int64_t own = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
-  if (options_.vocabulary == 0) options_.vocabulary = own;
-  Part part{.name = name};
-  if (tokenizer == nullptr) {
-    part.bytes = std::move(text);
-    part.count = static_cast<int64_t>(part.bytes.size());
-  } else {
-    part.encoded = tokenizer->encode_parallel(text, options_.threads);
-    part.count = static_cast<int64_t>(part.encoded.size());
-  }
-  add(std::move(part));
-}
-
-void TokenDataset::add_shard(const std::filesystem::path& path) {
-  kind_ = "tokens";
-  Part part{.name = path.string()};
-  part.shard.emplace(path);
-  part.count = static_cast<int64_t>(part.shard->tokens().size());
-  add(std::move(part));
+  if (tokenizer == nullptr) kind_ = "bytes";
+  if (options_.vocabulary == 0) options_.vocabulary = tokenizer == nullptr ? 256 : tokenizer->vocabulary();
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  add({.name = name,
+       .encoded = tokenizer == nullptr ? std::vector<uint16_t>(bytes, bytes + text.size())
+                                       : tokenizer->encode(text, at::get_num_threads())});
 }
 
 void TokenDataset::add(Part part) {
   part.first = tokens_;
-  tokens_ += part.count;
+  tokens_ += std::ssize(part.tokens());
   parts_.push_back(std::move(part));
 }
 
 void TokenDataset::finish(const std::string& source) {
   source_ = source;
-  if (options_.vocabulary == 0) {
-    for (const Part& part : parts_) {
-      options_.vocabulary = std::max<int64_t>(options_.vocabulary, largest(part.tokens(), part.count) + 1);
-    }
-  } else {
-    for (const Part& part : parts_) check_tokens(part);
+  const bool derive = options_.vocabulary == 0;
+  for (const Part& part : parts_) {
+    const std::span<const uint16_t> tokens = part.tokens();
+    const int64_t top = largest(tokens);
+    if (derive) options_.vocabulary = std::max(options_.vocabulary, top + 1);
+    if (top < options_.vocabulary) continue;
+    const auto bad =
+        std::find_if(tokens.begin(), tokens.end(), [&](uint16_t token) { return token >= options_.vocabulary; });
+    throw InputError(join("'", part.name, "' has token ", *bad, " at position ", bad - tokens.begin(),
+                          ", the vocabulary allows 0..", options_.vocabulary - 1));
   }
   const int64_t context = options_.context;
   const int64_t count = (tokens_ - 1) / context;
   GLUON_CHECK(count >= 2, "'", source, "' is too short: ", tokens_, " ", kind_, ", two windows of context ", context,
               " need at least ", 2 * context + 1);
-  const auto share = static_cast<int64_t>(static_cast<double>(count) * options_.validation_share);
-  validation_windows_ = std::clamp<int64_t>(share, 1, std::min(options_.validation_windows, count - 1));
+  const auto share = static_cast<int64_t>(static_cast<double>(count) * kValidationShare);
+  validation_windows_ = std::clamp<int64_t>(share, 1, kValidationWindows);
   train_windows_ = count - validation_windows_;
-  unigram_entropy_ = entropy(validation(16), options_.vocabulary);
-}
-
-void TokenDataset::check_tokens(const Part& part) const {
-  const auto reject_first = [&](const auto* values) {
-    const auto* const bad =
-        std::find_if(values, values + part.count, [&](auto value) { return value >= options_.vocabulary; });
-    if (bad == values + part.count) return;
-    throw InputError(join("'", part.name, "' has token ", int{*bad}, " at position ", bad - values,
-                          ", the vocabulary allows 0..", options_.vocabulary - 1));
-  };
-  if (const uint16_t* tokens = part.tokens()) {
-    if (largest(tokens, part.count) >= options_.vocabulary) reject_first(tokens);
-  } else {
-    const uint8_t* bytes = unsigned_bytes(part.bytes);
-    if (largest(bytes, part.count) >= options_.vocabulary) reject_first(bytes);
-  }
 }
 
 void TokenDataset::copy(int64_t position, int64_t count, int64_t* out) const {
   auto part = std::upper_bound(parts_.begin(), parts_.end(), position,
                                [](int64_t value, const Part& candidate) { return value < candidate.first; });
   for (--part; count > 0; ++part) {
-    const int64_t skip = position - part->first;
-    const int64_t here = std::min(count, part->count - skip);
-    if (const uint16_t* tokens = part->tokens()) {
-      std::copy_n(tokens + skip, here, out);
-    } else {
-      std::copy_n(unsigned_bytes(part->bytes) + skip, here, out);
-    }
+    const std::span<const uint16_t> tokens = part->tokens().subspan(position - part->first);
+    const int64_t here = std::min(count, std::ssize(tokens));
+    out = std::copy_n(tokens.begin(), here, out);
     position += here;
     count -= here;
-    out += here;
   }
 }
 

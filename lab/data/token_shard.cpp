@@ -25,7 +25,7 @@ bool TokenShard::recognizes(std::string_view bytes) {
   return magic == kMagic;
 }
 
-TokenShard::TokenShard(const std::filesystem::path& path) : path_(path), file_(path) {
+TokenShard::TokenShard(const std::filesystem::path& path) : file_(path) {
   const std::string_view bytes = file_.bytes();
   const auto size = static_cast<int64_t>(bytes.size());
   GLUON_CHECK(size > 0, "token shard '", path.string(), "' is empty");

@@ -27,13 +27,11 @@ class TokenShard {
 
   /// Valid during the life of the shard.
   std::span<const uint16_t> tokens() const { return tokens_; }
-  const std::filesystem::path& path() const { return path_; }
 
   /// Whether `bytes`, the beginning of a file, start with the magic number.
   static bool recognizes(std::string_view bytes);
 
  private:
-  std::filesystem::path path_;
   MappedFile file_;
   std::span<const uint16_t> tokens_;
 };

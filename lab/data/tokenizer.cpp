@@ -152,9 +152,9 @@ std::size_t piece_end(std::string_view text, std::size_t start) {
   return text.size();
 }
 
-/// The start of the next separator line at or after `start`, or npos.
-std::size_t find_separator(std::string_view text, std::size_t start) {
-  for (;; ++start) {
+/// The start of the first separator line, or npos. A text starts with a line.
+std::size_t find_separator(std::string_view text) {
+  for (std::size_t start = 0;; ++start) {
     start = text.find(Tokenizer::kSeparator, start);
     if (start == std::string_view::npos) return start;
     const std::size_t end = start + Tokenizer::kSeparator.size();
@@ -170,7 +170,6 @@ struct Tokenizer::Tables {
   Merges merges;                              // by pair of tokens
   uint16_t end_of_text = 0;
   Code words{nullptr, pcre2_code_free};
-  bool jit = false;
 };
 
 /// The state of one thread: the buffers of the matcher and a cache of words.
@@ -181,21 +180,15 @@ class Tokenizer::Encoder {
 
   /// Appends the tokens of `piece`, which is the text or ends at piece_end().
   void encode(std::string_view piece, std::vector<uint16_t>& tokens) {
-    std::size_t start = 0;
-    for (;;) {
-      const std::size_t separator = find_separator(piece, start);
-      if (separator == std::string_view::npos) break;
-      encode_document(piece.substr(start, separator - start), tokens);
+    for (std::size_t at; (at = find_separator(piece)) != std::string_view::npos;) {
+      encode_document(piece.substr(0, at), tokens);
       tokens.push_back(tables_.end_of_text);
-      start = separator + kSeparator.size() + 1;
+      piece.remove_prefix(at + kSeparator.size() + 1);
     }
-    encode_document(piece.substr(start), tokens);
+    encode_document(piece, tokens);
   }
 
  private:
-  struct Span {
-    uint32_t first, count;
-  };
   struct Hash {
     using is_transparent = void;
     std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
@@ -206,14 +199,12 @@ class Tokenizer::Encoder {
     const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(match_.get());
     std::size_t done = 0;
     while (done < text.size()) {
-      const auto match = tables_.jit ? pcre2_jit_match : pcre2_match;
-      const int count = match(tables_.words.get(), subject, text.size(), done, 0, match_.get(), nullptr);
+      const int count = pcre2_match(tables_.words.get(), subject, text.size(), done, 0, match_.get(), nullptr);
       GLUON_CHECK(count > 0 || count == PCRE2_ERROR_NOMATCH, "Tokenizer: PCRE2 failed with error ", count);
-      const bool matched = count > 0;
-      const std::size_t first = matched ? found[0] : text.size();
+      const auto [first, end] = count > 0 ? std::pair(found[0], found[1]) : std::pair(text.size(), text.size());
       if (first > done) encode_word(text.substr(done, first - done), tokens);
-      if (matched) encode_word(text.substr(first, found[1] - first), tokens);
-      done = matched ? found[1] : text.size();
+      if (end > first) encode_word(text.substr(first, end - first), tokens);
+      done = end;
     }
   }
 
@@ -224,16 +215,11 @@ class Tokenizer::Encoder {
     }
     auto known = cache_.find(word);
     if (known == cache_.end()) {
-      if (cache_.size() >= kMaxCachedWords) {
-        cache_.clear();
-        cached_.clear();
-      }
-      const auto first = static_cast<uint32_t>(cached_.size());
-      merge(word, cached_);
-      known = cache_.emplace(word, Span{first, static_cast<uint32_t>(cached_.size()) - first}).first;
+      if (cache_.size() >= kMaxCachedWords) cache_.clear();
+      known = cache_.emplace(word, std::vector<uint16_t>()).first;
+      merge(word, known->second);
     }
-    const auto first = cached_.begin() + known->second.first;
-    tokens.insert(tokens.end(), first, first + known->second.count);
+    tokens.insert(tokens.end(), known->second.begin(), known->second.end());
   }
 
   /// Byte-pair merging in O(n log n): a list of the tokens and a queue of mergeable pairs by rank, then place.
@@ -280,14 +266,13 @@ class Tokenizer::Encoder {
   MatchData match_;
   std::vector<Node> list_;
   std::priority_queue<Pair, std::vector<Pair>, std::greater<>> pairs_;
-  std::unordered_map<std::string, Span, Hash, std::equal_to<>> cache_;
-  std::vector<uint16_t> cached_;
+  std::unordered_map<std::string, std::vector<uint16_t>, Hash, std::equal_to<>> cache_;
 };
 
 Tokenizer::Tokenizer(const std::filesystem::path& folder) {
   const std::filesystem::path encoder = folder / "encoder.json";
   const Ids ids = read_encoder(encoder);
-  auto tables = std::make_unique<Tables>();
+  auto tables = std::make_shared<Tables>();
   tables->bytes.resize(ids.size());
   for (const auto& [bytes, id] : ids) tables->bytes[id] = bytes;
   tables->end_of_text = ids.at(std::string(kSeparator));
@@ -299,32 +284,12 @@ Tokenizer::Tokenizer(const std::filesystem::path& folder) {
   }
   tables->merges = read_merges(folder / "vocab.bpe", ids);
   tables->words = compiled_words();
-  PCRE2_SIZE jit_bytes = 0;
-  pcre2_pattern_info(tables->words.get(), PCRE2_INFO_JITSIZE, &jit_bytes);
-  tables->jit = jit_bytes > 0;
   tables_ = std::move(tables);
 }
 
-Tokenizer::~Tokenizer() = default;
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-
 int64_t Tokenizer::vocabulary() const { return static_cast<int64_t>(tables_->bytes.size()); }
 
-uint16_t Tokenizer::end_of_text() const { return tables_->end_of_text; }
-
-std::vector<uint16_t> Tokenizer::encode(std::string_view text) const {
-  Encoder encoder(*tables_);
-  std::vector<uint16_t> tokens;
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = piece_end(text, start);
-    encoder.encode(text.substr(start, end - start), tokens);
-    start = end;
-  }
-  return tokens;
-}
-
-std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view text, int threads, const Progress& progress) const {
+std::vector<uint16_t> Tokenizer::encode(std::string_view text, int threads, const Progress& progress) const {
   GLUON_CHECK(threads >= 1, "Tokenizer: expected at least one thread, got ", threads);
   std::vector<std::size_t> cuts{0};
   while (cuts.back() < text.size()) cuts.push_back(piece_end(text, cuts.back()));
@@ -358,9 +323,6 @@ std::vector<uint16_t> Tokenizer::encode_parallel(std::string_view text, int thre
   if (failure) std::rethrow_exception(failure);
 
   std::vector<uint16_t> tokens;
-  std::size_t total = 0;
-  for (const auto& piece : pieces) total += piece.size();
-  tokens.reserve(total);
   for (const auto& piece : pieces) tokens.insert(tokens.end(), piece.begin(), piece.end());
   return tokens;
 }

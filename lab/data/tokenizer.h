@@ -9,7 +9,7 @@
 // sequence of bytes x, valid UTF-8 or not.
 //
 // Documents: a line that is exactly `<|endoftext|>`, from the start of the text or after a newline up to and
-// including its own newline, is the one token end_of_text(); decode writes it as the same 14 bytes. The same
+// including its own newline, is one token, 50256 for GPT-2; decode writes it as the same 14 bytes. The same
 // characters anywhere else, also in a last line without newline, are ordinary text.
 //
 // No word of the expression extends across a blank that follows an ASCII letter, digit or sign. The encoder cuts the text
@@ -37,19 +37,13 @@ class Tokenizer {
   /// other than 0..n-1 (n <= 65536), lacks one of the 256 bytes or the separator, or merges a pair twice or before its
   /// parts.
   explicit Tokenizer(const std::filesystem::path& folder);
-  ~Tokenizer();
-  Tokenizer(Tokenizer&&) noexcept;
-  Tokenizer& operator=(Tokenizer&&) noexcept;
-
-  /// The tokens of any bytes. Thread-safe.
-  std::vector<uint16_t> encode(std::string_view text) const;
 
   /// Called after each piece with the number of bytes encoded so far, by one worker thread at a time. An exception stops
   /// the encoding and is rethrown to the caller.
   using Progress = std::function<void(int64_t bytes)>;
 
-  /// The same tokens as encode(), with `threads` threads (>= 1).
-  std::vector<uint16_t> encode_parallel(std::string_view text, int threads, const Progress& progress = nullptr) const;
+  /// The tokens of any bytes, encoded by `threads` threads (>= 1). Thread-safe.
+  std::vector<uint16_t> encode(std::string_view text, int threads = 1, const Progress& progress = nullptr) const;
 
   /// The bytes of the tokens. Throws InputError on a token >= vocabulary().
   std::string decode(std::span<const uint16_t> tokens) const;
@@ -57,13 +51,10 @@ class Tokenizer {
   /// Number of tokens: 50257 for GPT-2.
   int64_t vocabulary() const;
 
-  /// The token between documents: 50256 for GPT-2.
-  uint16_t end_of_text() const;
-
  private:
   struct Tables;
   class Encoder;
-  std::unique_ptr<const Tables> tables_;
+  std::shared_ptr<const Tables> tables_;
 };
 
 }  // namespace gluon::lab

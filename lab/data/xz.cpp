@@ -1,10 +1,9 @@
-#include "lab/data/xz.h"
+#include "lab/data/input_file.h"
 
 #include <lzma.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 
 #include "gluon/core/check.h"
 

@@ -25,8 +25,8 @@ std::string batch_bytes(int64_t count, int64_t first) {
 }
 
 /// Five batches of 7 images, one of them packed, and 12 test images.
-struct TinyCifar {
-  TemporaryFolder folder;
+class TinyCifar : public ::testing::Test {
+ protected:
   TinyCifar() {
     for (int64_t k = 0; k < 5; ++k) {
       const std::string name = "data_batch_" + std::to_string(k + 1) + ".bin";
@@ -35,22 +35,23 @@ struct TinyCifar {
     }
     folder.write("test_batch.bin.xz", packed(batch_bytes(12, 100)));
   }
+
+  Cifar10 load(const CifarOptions& options = {}) const { return Cifar10(path, options); }
+
+  TemporaryFolder folder;
+  const std::filesystem::path& path = folder.path();
 };
 
 at::Tensor expected_image(int64_t image) {
-  const std::string bytes = batch_bytes(1, image);
-  const at::Tensor pixels = at::tensor(std::vector<double>(bytes.size() - 1, 0.0)).reshape({3, 32, 32}).to(at::kDouble);
-  for (int64_t i = 0; i < 3072; ++i) {
-    pixels.data_ptr<double>()[i] = static_cast<unsigned char>(bytes[i + 1]) / 255.0;
-  }
+  std::string bytes = batch_bytes(1, image).substr(1);
+  const at::Tensor pixels = at::from_blob(bytes.data(), {3, 32, 32}, at::kByte).to(at::kDouble) / 255;
   const at::Tensor mean = at::tensor({0.4914, 0.4822, 0.4465}, at::kDouble).reshape({3, 1, 1});
   const at::Tensor deviation = at::tensor({0.2470, 0.2435, 0.2616}, at::kDouble).reshape({3, 1, 1});
   return ((pixels - mean) / deviation).to(at::kFloat);
 }
 
-TEST(Cifar10, ReadsAndNormalises) {
-  const TinyCifar tiny;
-  const Cifar10 data(tiny.folder.path(), {});
+TEST_F(TinyCifar, ReadsAndNormalises) {
+  const Cifar10 data = load();
   EXPECT_EQ(data.train_examples(), 35);
   EXPECT_EQ(data.classes(), 10);
   EXPECT_EQ(data.tokens_per_example(), 1);
@@ -58,7 +59,7 @@ TEST(Cifar10, ReadsAndNormalises) {
   ASSERT_EQ(images.sizes(), (at::IntArrayRef{35, 3, 32, 32}));
   for (int64_t i = 0; i < 35; ++i) EXPECT_TRUE(images[i].allclose(expected_image(i), 1e-5, 1e-5)) << i;
   EXPECT_TRUE(data.train_images(9).equal(images.slice(0, 0, 9)));
-  EXPECT_EQ(data.describe(), "CIFAR-10 from " + tiny.folder.path().string() + ": 35 training images; 12 test images");
+  EXPECT_EQ(data.describe(), "CIFAR-10 from " + path.string() + ": 35 training images; 12 test images");
 
   const auto batches = data.validation(5);
   ASSERT_EQ(batches.size(), 3U);
@@ -67,9 +68,8 @@ TEST(Cifar10, ReadsAndNormalises) {
   EXPECT_TRUE(batches[1].targets.equal(at::tensor({5, 6, 7, 8, 9}, at::kLong)));
 }
 
-TEST(Cifar10, EachImageOncePerEpoch) {
-  const TinyCifar tiny;
-  const Cifar10 data(tiny.folder.path(), {.seed = 5});
+TEST_F(TinyCifar, EachImageOncePerEpoch) {
+  const Cifar10 data = load({.seed = 5});
   const at::Tensor images = data.train_images();
   std::vector<int64_t> drawn;
   for (int64_t batch = 0; batch < 35; ++batch) {  // 70 images in batches of 2 over an epoch of 35
@@ -87,9 +87,8 @@ TEST(Cifar10, EachImageOncePerEpoch) {
   EXPECT_NE(first, second);
 }
 
-TEST(Cifar10, FullBatchIsInFileOrder) {
-  const TinyCifar tiny;
-  const Cifar10 data(tiny.folder.path(), {.seed = 5});
+TEST_F(TinyCifar, FullBatchIsInFileOrder) {
+  const Cifar10 data = load({.seed = 5});
   for (const int64_t index : {0, 1, 50}) {
     const Batch batch = data.train_batch(index, 35);
     EXPECT_TRUE(batch.inputs.equal(data.train_images()));
@@ -97,9 +96,8 @@ TEST(Cifar10, FullBatchIsInFileOrder) {
   }
 }
 
-TEST(Cifar10, FlipsEveryOtherEpoch) {
-  const TinyCifar tiny;
-  const Cifar10 data(tiny.folder.path(), {.seed = 1, .flip = true});
+TEST_F(TinyCifar, FlipsEveryOtherEpoch) {
+  const Cifar10 data = load({.seed = 1, .flip = true});
   const at::Tensor plain = data.train_images();
   const at::Tensor even = data.train_batch(0, 35).inputs;
   const at::Tensor odd = data.train_batch(1, 35).inputs;
@@ -115,9 +113,8 @@ TEST(Cifar10, FlipsEveryOtherEpoch) {
   EXPECT_LT(flipped, 30);
 }
 
-TEST(Cifar10, TranslatesWithReflectionAtTheEdge) {
-  const TinyCifar tiny;
-  const Cifar10 data(tiny.folder.path(), {.seed = 1, .translate = 2});
+TEST_F(TinyCifar, TranslatesWithReflectionAtTheEdge) {
+  const Cifar10 data = load({.seed = 1, .translate = 2});
   const at::Tensor wide = at::reflection_pad2d(data.train_images(), {2, 2, 2, 2});
   std::map<std::pair<int, int>, int> shifts;
   for (int64_t epoch = 0; epoch < 20; ++epoch) {
@@ -138,56 +135,51 @@ TEST(Cifar10, TranslatesWithReflectionAtTheEdge) {
   for (const auto& [shift, count] : shifts) EXPECT_GT(count, 7);
 }
 
-TEST(Cifar10, BatchDependsOnSeedAndIndexOnly) {
-  const TinyCifar tiny;
+TEST_F(TinyCifar, BatchDependsOnSeedAndIndexOnly) {
   const CifarOptions options{.seed = 2, .flip = true, .translate = 2};
-  const Cifar10 data(tiny.folder.path(), options);
-  const Cifar10 again(tiny.folder.path(), options);
+  const Cifar10 data = load(options);
+  const Cifar10 again = load(options);
   const Batch batch = data.train_batch(9, 6);
   data.train_batch(1, 6);
   EXPECT_TRUE(batch.inputs.equal(data.train_batch(9, 6).inputs));
   EXPECT_TRUE(batch.inputs.equal(again.train_batch(9, 6).inputs));
-  const Cifar10 other(tiny.folder.path(), {.seed = 3, .flip = true, .translate = 2});
+  const Cifar10 other = load({.seed = 3, .flip = true, .translate = 2});
   EXPECT_FALSE(batch.inputs.equal(other.train_batch(9, 6).inputs));
 }
 
-TEST(Cifar10, LimitsTheNumberOfImages) {
-  const TinyCifar tiny;
+TEST_F(TinyCifar, LimitsTheNumberOfImages) {
   // The files after the third are not read.
-  std::filesystem::remove(tiny.folder.path() / "data_batch_4.bin");
-  const Cifar10 data(tiny.folder.path(), {.train_images = 16, .test_images = 10});
+  std::filesystem::remove(path / "data_batch_4.bin");
+  const Cifar10 data = load({.train_images = 16, .test_images = 10});
   EXPECT_EQ(data.train_examples(), 16);
   EXPECT_EQ(data.validation(100).front().targets.size(0), 10);
   EXPECT_NEAR(data.unigram_entropy(), std::log(10.0), 1e-12);
   EXPECT_TRUE(data.train_images()[15].allclose(expected_image(15), 1e-5, 1e-5));
 }
 
-TEST(Cifar10, BadInput) {
-  TinyCifar tiny;
-  const auto& path = tiny.folder.path();
-  const auto load = [&](const CifarOptions& options = {}) { Cifar10(path, options); };
+TEST_F(TinyCifar, BadInput) {
   EXPECT_INPUT_ERROR(load({.train_images = 36}), "holds 35 training images, requested 36");
   EXPECT_INPUT_ERROR(load({.test_images = 13}), "holds 12 test images, requested 13");
   EXPECT_INPUT_ERROR(load({.train_images = -1}), "must be >= 1, or 0 for all, got -1 for training");
   EXPECT_INPUT_ERROR(load({.translate = 32}), "translate must be 0..31 pixels, got 32");
   EXPECT_INPUT_ERROR(Cifar10(path / "none", {}), "none' is not a folder");
-  const Cifar10 data(path, {});
+  const Cifar10 data = load();
   EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");
   EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
   EXPECT_INPUT_ERROR(data.train_images(36), "expected at most 35 training images, requested 36");
 
-  tiny.folder.write("data_batch_2.bin", "");
+  folder.write("data_batch_2.bin", "");
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin' is empty");
-  tiny.folder.write("data_batch_2.bin", batch_bytes(7, 0).substr(1));
+  folder.write("data_batch_2.bin", batch_bytes(7, 0).substr(1));
   EXPECT_INPUT_ERROR(load(), "is truncated or has another format: 21510 bytes is not a multiple of 3073");
   std::string labels = batch_bytes(7, 0);
   labels[3073 * 4] = 10;
-  tiny.folder.write("data_batch_2.bin", labels);
+  folder.write("data_batch_2.bin", labels);
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin' has label 10 at image 4, expected 0..9");
   std::filesystem::remove(path / "data_batch_2.bin");
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin.xz' exists");
   const std::string cut = packed(batch_bytes(7, 0));
-  tiny.folder.write("data_batch_2.bin.xz", cut.substr(0, cut.size() - 20));
+  folder.write("data_batch_2.bin.xz", cut.substr(0, cut.size() - 20));
   EXPECT_INPUT_ERROR(load(), "data_batch_2.bin.xz' is truncated");
 }
 

@@ -1,8 +1,5 @@
 #include "lab/data/input_file.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "tests/expect_error.h"
 #include "tests/lab/data/packed.h"
 #include "tests/temporary_folder.h"
@@ -24,15 +21,14 @@ TEST(ReadFile, ReadsPlainAndXzFiles) {
     EXPECT_EQ(read_file(folder.write("plain.dat", bytes)), bytes);
     EXPECT_EQ(read_file(folder.write("packed.dat.xz", packed(bytes))), bytes);
   }
-}
-
-TEST(ReadFile, ReadsSeveralXzStreams) {
-  const TemporaryFolder folder;
+  // Several xz streams.
   EXPECT_EQ(read_file(folder.write("two.xz", packed("first ") + packed("second"))), "first second");
 }
 
-TEST(ReadFile, BadXzFiles) {
+TEST(ReadFile, BadFiles) {
   const TemporaryFolder folder;
+  EXPECT_INPUT_ERROR(read_file(folder.path() / "none.txt"), "none.txt': No such file or directory");
+  EXPECT_INPUT_ERROR(read_file(folder.path()), "it is a folder, expected a file");
   const std::string good = packed(some_bytes(100000));
   EXPECT_INPUT_ERROR(read_file(folder.write("cut.xz", good.substr(0, good.size() / 2))),
                      "cut.xz' is truncated: its xz data ends too early");
@@ -44,21 +40,13 @@ TEST(ReadFile, BadXzFiles) {
                      "broken.xz' is corrupt: its xz data does not unpack");
 }
 
-TEST(ReadFile, UnreadableFiles) {
+TEST(MappedFile, ACopyKeepsTheBytes) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(read_file(folder.path() / "none.txt"), "none.txt': No such file or directory");
-  EXPECT_INPUT_ERROR(read_file(folder.path()), "it is a folder, expected a file");
-}
-
-TEST(MappedFile, MoveKeepsTheBytes) {
-  const TemporaryFolder folder;
-  MappedFile first(folder.write("a", "alpha"));
-  MappedFile second(std::move(first));
-  EXPECT_EQ(second.bytes(), "alpha");
-  MappedFile third(folder.write("b", ""));
-  EXPECT_TRUE(third.bytes().empty());
-  third = std::move(second);
-  EXPECT_EQ(third.bytes(), "alpha");
+  MappedFile file(folder.write("a", "alpha"));
+  const MappedFile copy = file;
+  file = MappedFile(folder.write("b", ""));
+  EXPECT_TRUE(file.bytes().empty());
+  EXPECT_EQ(copy.bytes(), "alpha");
 }
 
 TEST(Expand, FilesFoldersAndPatterns) {

@@ -3,10 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <map>
+#include <numeric>
 #include <set>
 
-#include "lab/data/default_text.h"
 #include "tests/expect_error.h"
 #include "tests/lab/data/packed.h"
 #include "tests/lab/data/shared_data.h"
@@ -15,24 +14,28 @@
 namespace gluon::lab {
 namespace {
 
-std::vector<uint16_t> counting(int64_t count, int64_t first = 0) {
+std::vector<uint16_t> counting(int64_t count, int first = 0) {
   std::vector<uint16_t> tokens(count);
-  for (int64_t i = 0; i < count; ++i) tokens[i] = static_cast<uint16_t>(first + i);
+  std::iota(tokens.begin(), tokens.end(), first);
   return tokens;
 }
 
 std::string counting_text(int64_t count) {
-  std::string text;
-  for (int64_t i = 0; i < count; ++i) text.push_back(static_cast<char>(i));
+  std::string text(count, '\0');
+  std::iota(text.begin(), text.end(), '\0');
   return text;
 }
 
 TokenOptions small(int64_t context) { return {.context = context, .seed = 3}; }
 
+TokenDataset memory(const std::string& text, const TokenOptions& options) {
+  return TokenDataset::from_text(text, "memory", options);
+}
+
 TEST(TokenDataset, EachWindowOncePerEpoch) {
   // 203 tokens at context 2: 101 windows, 10 of them for validation. Each token is its position, so the first token
   // identifies a window. Batches of 4 do not divide the epoch of 91.
-  const TokenDataset data = TokenDataset::from_text(counting_text(203), "memory", small(2));
+  const TokenDataset data = memory(counting_text(203), small(2));
   EXPECT_EQ(data.train_examples(), 91);
   EXPECT_EQ(data.validation(1).size(), 10U);
   std::vector<int64_t> drawn;
@@ -55,9 +58,9 @@ TEST(TokenDataset, EachWindowOncePerEpoch) {
 }
 
 TEST(TokenDataset, BatchDependsOnSeedAndIndexOnly) {
-  const TokenDataset data = TokenDataset::from_text(counting_text(200), "memory", small(4));
-  const TokenDataset again = TokenDataset::from_text(counting_text(200), "memory", small(4));
-  const TokenDataset other = TokenDataset::from_text(counting_text(200), "memory", {.context = 4, .seed = 4});
+  const TokenDataset data = memory(counting_text(200), small(4));
+  const TokenDataset again = memory(counting_text(200), small(4));
+  const TokenDataset other = memory(counting_text(200), {.context = 4, .seed = 4});
   const Batch seventh = data.train_batch(7, 5);
   data.train_batch(100, 5);
   EXPECT_TRUE(seventh.inputs.equal(data.train_batch(7, 5).inputs));
@@ -69,7 +72,7 @@ TEST(TokenDataset, BatchDependsOnSeedAndIndexOnly) {
 }
 
 TEST(TokenDataset, TrainingAndValidationShareNoTarget) {
-  const TokenDataset data = TokenDataset::from_text(counting_text(250), "memory", small(3));
+  const TokenDataset data = memory(counting_text(250), small(3));
   std::set<int64_t> seen;
   const Batch all = data.train_batch(0, data.train_examples());
   const auto insert = [&](const Batch& batch) {
@@ -84,18 +87,10 @@ TEST(TokenDataset, TrainingAndValidationShareNoTarget) {
   EXPECT_EQ(seen.size(), 249U);
 }
 
-TEST(TokenDataset, ValidationSize) {
-  const std::string text(1001, 'a');
-  const auto windows = [&](double share, int64_t most) {
-    return TokenDataset::from_text(text, "memory",
-                                   {.context = 1, .validation_share = share, .validation_windows = most})
-        .validation(1)
-        .size();
-  };
-  EXPECT_EQ(windows(0.1, 64), 64);
-  EXPECT_EQ(windows(0.1, 1000), 100);
-  EXPECT_EQ(windows(0.0001, 64), 1);
-  EXPECT_EQ(windows(0.9999999, 2000), 999);
+TEST(TokenDataset, ValidationIsATenthAtLeastOneAtMost64) {
+  for (const auto& [windows, validation] : {std::pair(1000, 64U), {639, 63U}, {100, 10U}, {19, 1U}, {2, 1U}}) {
+    EXPECT_EQ(memory(std::string(windows + 1, 'a'), {.context = 1}).validation(1).size(), validation) << windows;
+  }
 }
 
 TEST(TokenDataset, WindowsSpanShards) {
@@ -138,10 +133,10 @@ TEST(TokenDataset, UnigramEntropyOfValidationTargets) {
   // Validation: the last 4 of 40 windows of 4; their targets are half a, a quarter b, a quarter c.
   std::string text(145, 'x');
   for (int i = 0; i < 4; ++i) text += "aabc";
-  const TokenDataset data = TokenDataset::from_text(text, "memory", {.context = 4});
+  const TokenDataset data = memory(text, {.context = 4});
   EXPECT_EQ(data.validation(1).size(), 4U);
   EXPECT_NEAR(data.unigram_entropy(), 1.5 * std::log(2.0), 1e-12);
-  const TokenDataset flat = TokenDataset::from_text(std::string(100, 'a'), "memory", {.context = 4});
+  const TokenDataset flat = memory(std::string(100, 'a'), {.context = 4});
   EXPECT_NEAR(flat.unigram_entropy(), 0, 1e-12);
 }
 
@@ -182,15 +177,10 @@ TEST(TokenDataset, RejectsShortAndMixedData) {
 
 TEST(TokenDataset, RejectsBadOptions) {
   const std::string text(1000, 'a');
-  const auto make = [&](const TokenOptions& options) { TokenDataset::from_text(text, "memory", options); };
-  EXPECT_INPUT_ERROR(make({.context = 0}), "context must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(make({.validation_share = 0}), "validation share must be in (0, 1), got 0");
-  EXPECT_INPUT_ERROR(make({.validation_share = 1}), "validation share must be in (0, 1), got 1");
-  EXPECT_INPUT_ERROR(make({.validation_share = std::nan("")}), "validation share must be in (0, 1), got nan");
-  EXPECT_INPUT_ERROR(make({.validation_windows = 0}), "validation windows must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(make({.vocabulary = -1}), "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
-  EXPECT_INPUT_ERROR(make({.threads = 0}), "threads must be >= 1, got 0");
-  const TokenDataset data = TokenDataset::from_text(text, "memory", small(8));
+  EXPECT_INPUT_ERROR(memory(text, {.context = 0}), "context must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(memory(text, {.vocabulary = -1}),
+                     "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
+  const TokenDataset data = memory(text, small(8));
   EXPECT_INPUT_ERROR(data.train_batch(-1, 4), "expected batch index >= 0 and size >= 1, got index -1 and size 4");
   EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");
   EXPECT_INPUT_ERROR(data.validation(0), "expected validation batches of size >= 1, got 0");
@@ -200,7 +190,7 @@ TEST(TokenDataset, TokenizesText) {
   GLUON_SHARED_DATA_OR_SKIP(vocabulary, "gpt2");
   GLUON_SHARED_DATA_OR_SKIP(text, "text/wikitext2-valid.txt.xz");
   const Tokenizer tokenizer(vocabulary);
-  const TokenDataset data = TokenDataset::from_files(text.string(), {.context = 128, .threads = 2}, &tokenizer);
+  const TokenDataset data = TokenDataset::from_files(text.string(), {.context = 128}, &tokenizer);
   EXPECT_EQ(data.classes(), 50257);
   EXPECT_EQ(data.tokens(), static_cast<int64_t>(tokenizer.encode(read_file(text)).size()));
   EXPECT_GT(data.unigram_entropy(), 5.0);

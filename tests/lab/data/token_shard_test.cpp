@@ -24,11 +24,9 @@ TEST(TokenShard, RoundTrip) {
   const TemporaryFolder folder;
   std::vector<uint16_t> tokens(1000);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * 67);
-  const auto path = folder.path() / "a.bin";
-  write_token_shard(path, tokens);
-  const TokenShard shard(path);
+  write_token_shard(folder.path() / "a.bin", tokens);
+  const TokenShard shard(folder.path() / "a.bin");
   EXPECT_EQ(std::vector<uint16_t>(shard.tokens().begin(), shard.tokens().end()), tokens);
-  EXPECT_EQ(shard.path(), path);
 }
 
 TEST(TokenShard, WritesThePublicFormat) {
@@ -42,22 +40,17 @@ TEST(TokenShard, WritesThePublicFormat) {
 
 TEST(TokenShard, RejectsBadFiles) {
   const TemporaryFolder folder;
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", "")), "a.bin' is empty");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 5).substr(0, 100))),
-                     "a.bin' is truncated: 100 bytes, its header alone takes 1024");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240521, 1, 5, 5))),
-                     "a.bin' is not a token shard: it does not start with the number 20240520");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", "short text")), "a.bin' is not a token shard");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 2, 5, 5))),
-                     "a.bin' has version 2, expected 1");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 0, 0))),
-                     "a.bin' has no tokens: its header counts 0");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, -3, 5))),
-                     "a.bin' has no tokens: its header counts -3");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 4))),
-                     "a.bin' is truncated: 1032 bytes, its header promises 5 tokens, which take 1034");
-  EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", shard_bytes(20240520, 1, 5, 6))),
-                     "a.bin' is too long: 1036 bytes");
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"", "a.bin' is empty"},
+      {shard_bytes(20240520, 1, 5, 5).substr(0, 100), "a.bin' is truncated: 100 bytes, its header alone takes 1024"},
+      {shard_bytes(20240521, 1, 5, 5), "a.bin' is not a token shard: it does not start with the number 20240520"},
+      {"short text", "a.bin' is not a token shard"},
+      {shard_bytes(20240520, 2, 5, 5), "a.bin' has version 2, expected 1"},
+      {shard_bytes(20240520, 1, 0, 0), "a.bin' has no tokens: its header counts 0"},
+      {shard_bytes(20240520, 1, -3, 5), "a.bin' has no tokens: its header counts -3"},
+      {shard_bytes(20240520, 1, 5, 4), "is truncated: 1032 bytes, its header promises 5 tokens, which take 1034"},
+      {shard_bytes(20240520, 1, 5, 6), "a.bin' is too long: 1036 bytes"}};
+  for (const auto& [bytes, message] : cases) EXPECT_INPUT_ERROR(TokenShard(folder.write("a.bin", bytes)), message);
 }
 
 TEST(TokenShard, WritesAtomically) {
