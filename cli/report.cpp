@@ -9,7 +9,6 @@
 #include "lab/report/figures.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
-#include "lab/report/tensorboard.h"
 #include "lab/report/text_report.h"
 
 namespace gluon::cli {

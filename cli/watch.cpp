@@ -36,10 +36,10 @@ void watch(const WatchCommand& command) {
   lab::WatchAnswers answers({command.paths.begin(), command.paths.end()}, command.fit, command.server.token);
   lower_priority();
   const std::atomic<bool>& stop = stop_on_signal();
-  const lab::WatchServer server(answers, command.server);
+  const lab::WatchServer server = lab::serve(answers, command.server);
   const std::string& host = command.server.host;
   std::cout << "watching at http://" << (host.find(':') == std::string::npos ? host : "[" + host + "]") << ':'
-            << server.port() << '/' << (command.server.token.empty() ? "" : "?token=" + command.server.token)
+            << server.port << '/' << (command.server.token.empty() ? "" : "?token=" + command.server.token)
             << "  (Ctrl-C stops watching, not the run)" << std::endl;
   while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(100));
 }

@@ -6,11 +6,11 @@
 #include <iomanip>
 #include <limits>
 #include <set>
-#include <sstream>
 
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
+#include "lab/report/report_data.h"
 
 namespace gluon::lab {
 namespace {
@@ -43,17 +43,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string at(double pixels) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << pixels;
-  return text.str();
-}
-
-std::string tick_text(double value) {
-  std::ostringstream text;
-  text << std::setprecision(4) << value;
-  return text.str();
-}
+std::string at(double pixels) { return join(std::fixed, std::setprecision(1), pixels); }
 
 struct Scale {
   double low = std::numeric_limits<double>::infinity();
@@ -80,15 +70,17 @@ struct Scale {
   }
 };
 
-std::string text_at(double x, double y, const std::string& text, const std::string& attributes) {
-  return join("<text x=\"", at(x), "\" y=\"", at(y), "\" ", attributes, ">", escaped(text), "</text>\n");
+// `anchor` is the part of the text at x: start, middle or end.
+std::string text_at(double x, double y, const std::string& text, const char* anchor, const std::string& more = "") {
+  return join("<text x=\"", at(x), "\" y=\"", at(y), "\" text-anchor=\"", anchor, "\"", more, ">", escaped(text),
+              "</text>\n");
 }
 
 std::string svg(const std::string& title, double width, double height, const std::string& body) {
   return join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height, "\" viewBox=\"0 0 ",
               width, " ", height, "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n",
               "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-              text_at(width / 2, 24, title, "text-anchor=\"middle\" font-size=\"14\""), body, "</svg>\n");
+              text_at(width / 2, 24, title, "middle", " font-size=\"14\""), body, "</svg>\n");
 }
 
 class Plot {
@@ -116,16 +108,15 @@ class Plot {
     std::string out;
     for (const double tick : ticks(x_.low, x_.high, false)) {
       out += join("<path d=\"M", at(px(tick)), " ", kTop, "V", kHeight - kBottom, "\" stroke=\"#ddd\"/>\n");
-      out += text_at(px(tick), kHeight - kBottom + 16, tick_text(tick), "text-anchor=\"middle\"");
+      out += text_at(px(tick), kHeight - kBottom + 16, rounded(tick), "middle");
     }
     for (const double tick : ticks(y_.low, y_.high, y_.log)) {
       out += join("<path d=\"M", kLeft, " ", at(py(tick)), "H", kWidth - kRight, "\" stroke=\"#ddd\"/>\n");
-      out += text_at(kLeft - 6, py(tick) + 4, tick_text(tick), "text-anchor=\"end\"");
+      out += text_at(kLeft - 6, py(tick) + 4, rounded(tick), "end");
     }
-    out += text_at((kLeft + kWidth - kRight) / 2, kHeight - 12, figure_.x_label, "text-anchor=\"middle\"");
+    out += text_at((kLeft + kWidth - kRight) / 2, kHeight - 12, figure_.x_label, "middle");
     const double middle = (kTop + kHeight - kBottom) / 2;
-    return out + text_at(16, middle, figure_.y_label,
-                         join("text-anchor=\"middle\" transform=\"rotate(-90 16 ", at(middle), ")\""));
+    return out + text_at(16, middle, figure_.y_label, "middle", join(" transform=\"rotate(-90 16 ", at(middle), ")\""));
   }
 
   std::string curves() const {
@@ -161,11 +152,11 @@ class Plot {
       const double y = line(s);
       out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9, "\" width=\"10\" height=\"10\" fill=\"",
                   color_of(s, figure_.series.size()), "\"/>\n");
-      out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "text-anchor=\"end\"");
+      out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "end");
     }
     if (entries < figure_.series.size()) {
-      out += text_at(kWidth - kRight - 24, line(entries), join("and ", figure_.series.size() - entries, " more"),
-                     "text-anchor=\"end\"");
+      out +=
+          text_at(kWidth - kRight - 24, line(entries), join("and ", figure_.series.size() - entries, " more"), "end");
     }
     return out;
   }
@@ -221,12 +212,10 @@ std::string heatmap_svg(const std::string& title, const SweepTable& table) {
     return static_cast<double>(std::distance(all.begin(), all.find(value)));
   };
   for (const double radius : columns) {
-    out += text_at(kLeftSpace + kCellWidth * (place(columns, radius) + 0.5), kTopSpace - 6, tick_text(radius),
-                   "text-anchor=\"middle\"");
+    out += text_at(kLeftSpace + kCellWidth * (place(columns, radius) + 0.5), kTopSpace - 6, rounded(radius), "middle");
   }
   for (const double radius : rows) {
-    out += text_at(kLeftSpace - 8, kTopSpace + kCellHeight * (place(rows, radius) + 0.5) + 4, tick_text(radius),
-                   "text-anchor=\"end\"");
+    out += text_at(kLeftSpace - 8, kTopSpace + kCellHeight * (place(rows, radius) + 0.5) + 4, rounded(radius), "end");
   }
   for (const SweepCell& cell : table.cells) {
     const double x = kLeftSpace + kCellWidth * place(columns, cell.radii[1]);
@@ -235,12 +224,11 @@ std::string heatmap_svg(const std::string& title, const SweepTable& table) {
     out += join("<rect x=\"", x, "\" y=\"", y, "\" width=\"", kCellWidth, "\" height=\"", kCellHeight,
                 "\" stroke=\"white\" fill=\"#0072b2\" fill-opacity=\"", 0.08 + 0.6 * good, "\"/>\n");
     out += text_at(x + kCellWidth / 2, y + kCellHeight / 2 + 4,
-                   std::isfinite(cell.val) ? tick_text(cell.val) : "diverged", "text-anchor=\"middle\"");
+                   std::isfinite(cell.val) ? rounded(cell.val) : "diverged", "middle");
   }
   const double width = kLeftSpace + kCellWidth * static_cast<double>(columns.size()) + 20;
   const double height = kTopSpace + kCellHeight * static_cast<double>(rows.size()) + 40;
-  out += text_at(width / 2, height - 12, join("down: ", table.groups[0], ", across: ", table.groups[1]),
-                 "text-anchor=\"middle\"");
+  out += text_at(width / 2, height - 12, join("down: ", table.groups[0], ", across: ", table.groups[1]), "middle");
   return svg(title, std::max(width, 320.0), height, out);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/sweep/sweep_csv.h"
+#include "lab/sweep/sweep.h"
 
 namespace gluon::lab {
 
@@ -19,7 +19,7 @@ struct FigureSeries {
 struct Figure {
   std::string name;  // name of its files, without extension
   std::string title;
-  std::string x_label;
+  std::string x_label = "steps";
   std::string y_label;
   bool log_y = false;
   std::vector<FigureSeries> series;

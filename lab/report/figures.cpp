@@ -1,146 +1,101 @@
 #include "lab/report/figures.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <functional>
 #include <map>
-#include <sstream>
+#include <optional>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
-#include "lab/report/output_folder.h"
 
 namespace gluon::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-Figure loss_figure(const ReportData& data) {
-  Figure figure{.name = "loss", .title = "Loss", .x_label = "steps", .y_label = "loss"};
-  for (const ReportRun& run : data.runs) {
-    FigureSeries loss{.label = run.name + ", training"};
-    FigureSeries val{.label = run.name + ", validation"};
-    for (const LogRow& row : run.log) {
-      const auto step = static_cast<double>(row.step);
-      if (!std::isnan(row.loss)) {
-        loss.x.push_back(step);
-        loss.y.push_back(row.loss);
-      }
-      if (row.val) {
-        val.x.push_back(step);
-        val.y.push_back(*row.val);
-      }
-    }
-    if (!loss.x.empty()) figure.series.push_back(std::move(loss));
-    if (!val.x.empty()) figure.series.push_back(std::move(val));
-  }
-  return figure;
-}
-
-FigureSeries smoothness_of(const ReportLayer& layer, const std::string& label) {
+// A point per row, a sample or a line of the log, whose `value` is known.
+template <typename Rows, typename Value>
+FigureSeries series_of(const std::string& label, const Rows& rows, Value value) {
   FigureSeries series{.label = label};
-  for (const Sample& sample : layer.samples) {
-    series.x.push_back(static_cast<double>(sample.step));
-    series.y.push_back(sample.smoothness);
+  for (const auto& row : rows) {
+    const std::optional<double> y = std::invoke(value, row);
+    if (!y) continue;
+    series.x.push_back(static_cast<double>(row.step));
+    series.y.push_back(*y);
   }
   return series;
 }
 
+Figure loss_figure(const ReportData& data) {
+  Figure figure{.name = "loss", .title = "Loss", .y_label = "loss"};
+  for (const ReportRun& run : data.runs) {
+    figure.series.push_back(series_of(run.name + ", training", run.log, [](const LogRow& row) {
+      return std::isnan(row.loss) ? std::nullopt : std::optional(row.loss);
+    }));
+    figure.series.push_back(series_of(run.name + ", validation", run.log, &LogRow::val));
+  }
+  return figure;
+}
+
 Figure layer_figure(const ReportRun& run, const ReportLayer& layer) {
-  Figure figure{.name = file_name(join(run.name, "-layer-", layer.name)),
-                .title = layer.name,
-                .x_label = "steps",
-                .y_label = "Lhat"};
-  figure.series.push_back(smoothness_of(layer, "Lhat"));
+  Figure figure{.name = join(run.name, "-layer-", layer.name), .title = layer.name, .y_label = "Lhat"};
+  figure.series.push_back(series_of("Lhat", layer.samples, &Sample::smoothness));
   figure.series.back().dots = true;
   if (!layer.fit) return figure;
   const Fit& fit = *layer.fit;
-  const auto rounded = [](double value) {
-    std::ostringstream text;
-    text.precision(4);
-    text << value;
-    return text.str();
-  };
   figure.title += join(": L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
-  FigureSeries line{.label = "L0 + L1 |g|*"};
-  for (const Sample& sample : layer.samples) {
-    line.x.push_back(static_cast<double>(sample.step));
-    line.y.push_back(fit.l0 + fit.l1 * sample.gradient);
-  }
-  figure.series.push_back(std::move(line));
+  figure.series.push_back(series_of("L0 + L1 |g|*", layer.samples,
+                                    [&](const Sample& sample) { return fit.l0 + fit.l1 * sample.gradient; }));
   return figure;
 }
 
 std::vector<Figure> block_figures(const ReportRun& run) {
-  std::vector<std::string> order;
-  std::map<std::string, Figure> by_type;
-  for (const ReportLayer& layer : run.layers) {
-    if (layer.place.block < 0) continue;
-    const std::string& type = layer.place.type;
-    if (by_type.count(type) == 0) {
-      order.push_back(type);
-      by_type[type] = {.name = file_name(join(run.name, "-blocks-", type)),
-                       .title = type + ", all blocks",
-                       .x_label = "steps",
-                       .y_label = "Lhat",
-                       .log_y = true};
-    }
-    by_type[type].series.push_back(smoothness_of(layer, join("B.", layer.place.block)));
-  }
   std::vector<Figure> figures;
-  for (const std::string& type : order) figures.push_back(std::move(by_type[type]));
+  for (const ReportLayer& layer : run.layers) {
+    const auto& [block, type] = layer.place;
+    if (block < 0) continue;
+    const std::string name = join(run.name, "-blocks-", type);
+    auto figure = std::find_if(figures.begin(), figures.end(), [&](const Figure& one) { return one.name == name; });
+    if (figure == figures.end()) {
+      figures.push_back({.name = name, .title = type + ", all blocks", .y_label = "Lhat", .log_y = true});
+      figure = figures.end() - 1;
+    }
+    figure->series.push_back(series_of(join("B.", block), layer.samples, &Sample::smoothness));
+  }
   return figures;
 }
 
 Figure radii_figure(const ReportRun& run) {
-  Figure figure{.name = file_name(run.name + "-radii"),
-                .title = run.name + ": radii",
-                .x_label = "steps",
-                .y_label = "radius",
-                .log_y = true};
-  for (std::size_t i = 0; i < run.log.front().radii.size(); ++i) {
-    FigureSeries series{.label = run.log.front().radii[i].first};
-    for (const LogRow& row : run.log) {
-      series.x.push_back(static_cast<double>(row.step));
-      series.y.push_back(row.radii[i].second);
-    }
-    figure.series.push_back(std::move(series));
+  Figure figure{.name = run.name + "-radii", .title = run.name + ": radii", .y_label = "radius", .log_y = true};
+  for (std::size_t i = 0; !run.log.empty() && i < run.log.front().radii.size(); ++i) {
+    figure.series.push_back(
+        series_of(run.log.front().radii[i].first, run.log, [i](const LogRow& row) { return row.radii[i].second; }));
   }
   return figure;
 }
 
 Figure optimizer_figure(const ReportRun& run) {
-  Figure figure{.name = file_name(run.name + "-optimizer"),
-                .title = run.name + ": the optimizer's share of a step's time",
-                .x_label = "steps",
-                .y_label = "share"};
-  FigureSeries series{.label = "optimizer"};
-  for (const LogRow& row : run.log) {
-    if (!row.optimizer) continue;
-    series.x.push_back(static_cast<double>(row.step));
-    series.y.push_back(*row.optimizer);
-  }
-  if (!series.x.empty()) figure.series.push_back(std::move(series));
-  return figure;
+  return {.name = run.name + "-optimizer",
+          .title = run.name + ": the optimizer's share of a step's time",
+          .y_label = "share",
+          .series = {series_of("optimizer", run.log, &LogRow::optimizer)}};
 }
 
 // Adds one curve, unless none of its values is known.
 void add_history(Figure& figure, const std::string& label, const GroupHistory& history,
                  const std::vector<double>& values) {
-  FigureSeries series{.label = label, .x = {history.steps.begin(), history.steps.end()}, .y = values};
-  if (std::any_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }))
-    figure.series.push_back(std::move(series));
+  if (std::none_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) return;
+  figure.series.push_back({.label = label, .x = {history.steps.begin(), history.steps.end()}, .y = values});
 }
 
 std::vector<Figure> history_figures(const ReportRun& run) {
-  Figure alignment{.name = file_name(run.name + "-alignment"),
-                   .title = run.name + ": alignment",
-                   .x_label = "steps",
-                   .y_label = "alignment"};
-  Figure radii{.name = file_name(run.name + "-predicted-radii"),
+  Figure alignment{.name = run.name + "-alignment", .title = run.name + ": alignment", .y_label = "alignment"};
+  Figure radii{.name = run.name + "-predicted-radii",
                .title = run.name + ": predicted and used radii",
-               .x_label = "steps",
                .y_label = "radius",
                .log_y = true};
   for (const GroupHistory& history : run.histories) {
@@ -168,19 +123,22 @@ std::string sweep_csv(const SweepTable& table) {
 }  // namespace
 
 std::vector<Figure> report_figures(const ReportData& data) {
-  std::vector<Figure> figures;
-  figures.push_back(loss_figure(data));
+  std::vector<Figure> figures{loss_figure(data)};
   for (const ReportRun& run : data.runs) {
     for (const ReportLayer& layer : run.layers) figures.push_back(layer_figure(run, layer));
     for (Figure& figure : block_figures(run)) figures.push_back(std::move(figure));
-    if (!run.log.empty() && !run.log.front().radii.empty()) figures.push_back(radii_figure(run));
+    figures.push_back(radii_figure(run));
     figures.push_back(optimizer_figure(run));
     for (Figure& figure : history_figures(run)) figures.push_back(std::move(figure));
+  }
+  for (Figure& figure : figures) {
+    std::erase_if(figure.series, [](const FigureSeries& series) { return series.x.empty(); });
   }
   std::erase_if(figures, [](const Figure& figure) { return figure.series.empty(); });
   // Names may differ only in characters that file_name() replaces.
   std::map<std::string, int> uses;
   for (Figure& figure : figures) {
+    figure.name = file_name(figure.name);
     if (const int used = uses[figure.name]++; used > 0) figure.name += join("-", used + 1);
   }
   return figures;
@@ -204,6 +162,21 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder) {
     }
   }
   return written;
+}
+
+void make_output_folder(const std::string& flag, const fs::path& folder) {
+  GLUON_CHECK(!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), "report: ", flag,
+              " needs a new or empty folder, got ", folder.string());
+  std::error_code error;
+  fs::create_directories(folder, error);
+  GLUON_CHECK(!error, "report: cannot create ", folder.string(), ": ", error.message());
+}
+
+std::string file_name(const std::string& text) {
+  std::string name;
+  for (const unsigned char c : text)
+    name += std::isalnum(c) || c == '.' || c == '-' || c == '_' ? static_cast<char>(c) : '_';
+  return name;
 }
 
 }  // namespace gluon::lab

@@ -1,4 +1,4 @@
-// The figures of a report as files: one SVG and one CSV per chart.
+// A report as files in a new folder: its figures, one SVG and one CSV per chart, or event files for TensorBoard.
 //
 //   loss                       training and validation loss of all runs
 //   <run>-layer-<layer>        Lhat and L0 + L1 |g|* over the steps
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "lab/report/figure.h"
@@ -25,5 +26,16 @@ std::vector<Figure> report_figures(const ReportData& data);
 /// Creates `folder`, writes all figures into it and returns the number of charts. Throws InputError when `folder` is a
 /// file or not empty.
 std::size_t write_figures(const ReportData& data, const std::filesystem::path& folder);
+
+/// Creates `folder` and writes FOLDER/<run>/events.out.tfevents.gluon for each run: the scalars of its log
+/// (lab/train/event_file.h), then smoothness/<layer>, gradient/<layer> and alignment/<layer>. Returns the number of
+/// runs. Throws InputError when `folder` is a file or not empty, and when there is no run.
+std::size_t write_tensorboard(const ReportData& data, const std::filesystem::path& folder);
+
+/// Creates `folder`. Throws InputError, which names `flag`, when it is a file, is not empty or cannot be created.
+void make_output_folder(const std::string& flag, const std::filesystem::path& folder);
+
+/// Replaces every character of `text` that is not a letter, a digit, '.', '-' or '_' by '_'.
+std::string file_name(const std::string& text);
 
 }  // namespace gluon::lab

@@ -1,24 +1,23 @@
 #include "lab/report/page.h"
 
 #include <stdexcept>
+#include <utility>
+
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
-
 namespace {
 
-std::string filled(std::string_view connect, std::string_view json) {
-  const std::string_view page = page_template();
-  const auto policy = page.find(kConnectMarker);
-  const auto data = page.find(kDataMarker);
-  if (data == std::string_view::npos || policy >= data) {
-    throw std::logic_error("page: the template must contain the policy marker and then the data marker");
+// The page with the servers that its policy allows, and the data.
+std::string filled(std::string_view servers, std::string_view json) {
+  std::string page(page_template());
+  for (const auto& [marker, text] : {std::pair<std::string_view, std::string_view>("@GLUON_REPORT_CONNECT@", servers),
+                                     {"@GLUON_REPORT_DATA@", json}}) {
+    const auto at = page.find(marker);
+    if (at == std::string::npos) throw std::logic_error(join("page: the template has no ", marker));
+    page.replace(at, marker.size(), text);
   }
-  const auto between = policy + kConnectMarker.size();
-  std::string text;
-  text.reserve(page.size() + json.size());
-  text.append(page.substr(0, policy)).append(connect).append(page.substr(between, data - between));
-  text.append(json).append(page.substr(data + kDataMarker.size()));
-  return text;
+  return page;
 }
 
 }  // namespace

@@ -9,11 +9,9 @@
 
 namespace gluon::lab {
 
-/// The page with the markers below. In a program built without the page, throws InputError that says what to install.
+/// The page with markers for its policy and the data. In a program built without the page, throws InputError that says
+/// what to install.
 std::string_view page_template();
-
-inline constexpr std::string_view kDataMarker = "@GLUON_REPORT_DATA@";
-inline constexpr std::string_view kConnectMarker = "@GLUON_REPORT_CONNECT@";  // the servers its policy allows
 
 /// The page with `json` (report_json) embedded; it makes no requests. Throws as page_template does.
 std::string page_with(std::string_view json);

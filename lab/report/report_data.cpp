@@ -1,82 +1,69 @@
 #include "lab/report/report_data.h"
 
-#include <charconv>
-#include <fstream>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <iomanip>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
-#include "gluon/fit/full_radius.h"
+#include "gluon/fit/median.h"
 #include "gluon/smoothness/trajectory.h"
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 
 namespace gluon::lab {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  GLUON_CHECK(file, "report: cannot read ", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// The number after `key` in a line of the authors' log.
-std::optional<double> number_after(const std::string& line, std::string_view key) {
-  const auto at = line.find(key);
-  if (at == std::string::npos) return std::nullopt;
-  double value = 0;
-  const char* begin = line.data() + at + key.size();
-  const auto [end, error] = std::from_chars(begin, line.data() + line.size(), value);
-  return error == std::errc() && end != begin ? std::optional(value) : std::nullopt;
+// Also checks that it fits into an int.
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 7 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
 // The validation losses of an authors' log ("step:50/5001 val_loss:5.8121 train_time:40110ms"), which has no training
 // losses and tokens.
 std::vector<LogRow> read_paper_losses(const fs::path& path) {
-  std::istringstream lines(text_of(path));
+  std::istringstream lines(read_text(path, "report"));
   std::vector<LogRow> rows;
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    if (!line.starts_with("step:")) continue;
-    const auto step = number_after(line, "step:");
-    const auto val = number_after(line, " val_loss:");
-    if (!step || !val) continue;
-    const auto milliseconds = number_after(line, "train_time:");
-    rows.push_back({.step = static_cast<int64_t>(*step),
-                    .tokens = 0,
-                    .loss = Sample::kMissing,
-                    .val = val,
-                    .seconds = milliseconds ? *milliseconds / 1000 : Sample::kMissing,
-                    .radii = {}});
+    double step = 0, val = 0, milliseconds = Sample::kMissing;
+    const int found = std::sscanf(line.c_str(), "step:%lf/%*d val_loss:%lf train_time:%lf", &step, &val, &milliseconds);
+    if (found < 2) continue;
+    LogRow& row = rows.emplace_back();
+    row.step = static_cast<int64_t>(step);
+    row.loss = Sample::kMissing;
+    row.val = val;
+    row.seconds = milliseconds / 1000;
   }
   return rows;
 }
 
 void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, const FitOptions& options) {
-  const TrajectoryFit fits = fit_trajectory(trajectory, options);
-  std::map<std::string, const LayerFit*> fitted;
-  std::map<std::string, const UnfittedLayer*> unfitted;
-  for (const LayerFit& fit : fits.layers) fitted[fit.layer] = &fit;
-  for (const UnfittedLayer& layer : fits.unfitted) unfitted[layer.layer] = &layer;
   run.estimator = trajectory.estimator;
+  std::map<std::string, std::size_t> index;
   for (const LayerTrajectory& layer : trajectory.layers) {
-    ReportLayer& added = run.layers.emplace_back();
-    added.name = layer.layer;
-    added.group = layer.group;
-    added.norm = layer.norm;
-    added.dual_method = layer.dual_method;
-    added.place = paper_log ? place_in_paper_log(layer.layer, trajectory.layers.size()) : place_of(layer.layer);
-    added.samples = layer.samples;
-    if (const auto fit = fitted.find(layer.layer); fit != fitted.end()) {
-      added.fit = fit->second->fit;
-      added.unmoved = fit->second->unmoved;
-    } else if (const auto reason = unfitted.find(layer.layer); reason != unfitted.end()) {
-      added.unfitted = reason->second->reason;
-    }
+    index[layer.layer] = run.layers.size();
+    run.layers.push_back({.name = layer.layer,
+                          .group = layer.group,
+                          .norm = layer.norm,
+                          .dual_method = layer.dual_method,
+                          .place = place_of(layer.layer, paper_log ? trajectory.layers.size() : 0),
+                          .fit = {},
+                          .unfitted = {},
+                          .samples = layer.samples});
+  }
+  const TrajectoryFit fits = fit_trajectory(trajectory, options);
+  for (const UnfittedLayer& layer : fits.unfitted) run.layers[index.at(layer.layer)].unfitted = layer.reason;
+  for (const LayerFit& fit : fits.layers) {
+    run.layers[index.at(fit.layer)].fit = fit.fit;
+    run.layers[index.at(fit.layer)].unmoved = fit.unmoved;
   }
 }
 
@@ -118,18 +105,16 @@ TrainConfig config_of(ReportRun& run) {
   return config;
 }
 
-bool is_csv(const fs::path& path) { return path.extension() == ".csv"; }
-
 ReportRun read_run(const fs::path& path, const FitOptions& options) {
   ReportRun run;
   run.path = path;
   const bool folder = fs::is_directory(path);
-  const bool paper_log = !folder && !is_csv(path);
+  const bool paper_log = !folder && path.extension() != ".csv";
   if (folder && fs::exists(path / "config.toml")) {
     const RunDirectory directory = RunDirectory::open(path);
     run.config = directory.config();
     run.log = directory.log();
-    if (fs::exists(path / "facts.json")) run.facts = text_of(path / "facts.json");
+    if (fs::exists(path / "facts.json")) run.facts = read_text(path / "facts.json", "report");
     if (!run.facts.empty() && !nlohmann::json::accept(run.facts)) {
       run.facts.clear();
       run.notes.emplace_back("facts.json is damaged: machine, data and routing are not shown.");
@@ -167,6 +152,63 @@ void name_runs(std::vector<ReportRun>& runs) {
 
 }  // namespace
 
+LayerPlace place_of(const std::string& layer, std::size_t paper_layers) {
+  constexpr std::size_t kPaperLayers = 73;
+  constexpr std::array kPaperTypes = {"attn.c_q", "attn.c_k", "attn.c_v", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"};
+  if (paper_layers == kPaperLayers && is_number(layer)) {
+    const int block = std::stoi(layer) / static_cast<int>(kPaperTypes.size());
+    if (block >= 12) return {-1, "wte"};
+    return {block, kPaperTypes[std::stoul(layer) % kPaperTypes.size()]};
+  }
+  LayerPlace place;
+  std::istringstream parts(layer);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (is_number(part) && place.block < 0) {
+      place.block = std::stoi(part);
+      place.type.clear();  // "blocks", "h", "layers": the same for all
+    } else {
+      place.type += (place.type.empty() ? "" : ".") + part;
+    }
+  }
+  constexpr std::string_view kWeight = ".weight";
+  if (place.type.ends_with(kWeight)) place.type.resize(place.type.size() - kWeight.size());
+  if (place.type.empty()) return {-1, layer};
+  return place;
+}
+
+std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const TrajectoryFit& fits) {
+  struct Cell {
+    std::vector<double> alignment, used, predicted;
+  };
+  const auto add_known = [](std::vector<double>& values, double value) {
+    if (!std::isnan(value)) values.push_back(value);
+  };
+  std::map<std::string, Fit> fitted;
+  for (const LayerFit& layer : fits.layers) fitted[layer.layer] = layer.fit;
+  std::vector<GroupHistory> histories;
+  std::map<std::string, std::map<int64_t, Cell>> groups;
+  for (const LayerTrajectory& layer : trajectory.layers) {
+    if (!groups.contains(layer.group)) histories.emplace_back().group = layer.group;
+    const auto fit = fitted.find(layer.layer);
+    for (const Sample& sample : layer.samples) {
+      Cell& cell = groups[layer.group][sample.step];
+      add_known(cell.alignment, sample.alignment);
+      add_known(cell.used, sample.radius);
+      if (fit == fitted.end()) continue;
+      add_known(cell.predicted, predicted_radius(fit->second.l0, fit->second.l1, sample.gradient));
+    }
+  }
+  for (GroupHistory& history : histories) {
+    for (const auto& [step, cell] : groups[history.group]) {
+      history.steps.push_back(step);
+      history.alignment.push_back(median(cell.alignment));
+      history.used.push_back(median(cell.used));
+      history.predicted.push_back(median(cell.predicted));
+    }
+  }
+  return histories;
+}
+
 ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit) {
   fit.validate();
   GLUON_CHECK(!paths.empty(), "report: expected at least one run");
@@ -187,5 +229,7 @@ ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit
   name_runs(data.runs);
   return data;
 }
+
+std::string rounded(double value, int digits) { return join(std::setprecision(digits), value); }
 
 }  // namespace gluon::lab

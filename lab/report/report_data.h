@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,12 +16,32 @@
 
 #include "gluon/fit/fit.h"
 #include "gluon/fit/radii.h"
-#include "lab/report/group_history.h"
-#include "lab/report/layer_place.h"
-#include "lab/sweep/sweep_csv.h"
+#include "lab/sweep/sweep.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::lab {
+
+/// The position of a layer in its network: "blocks.3.attn.q.weight" is block 3, type attn.q.
+struct LayerPlace {
+  int block = -1;    // -1: outside the blocks
+  std::string type;  // the name without block and ".weight"
+};
+
+/// From the layer's name. The authors' logs number the layers instead: their NanoGPT-124M has 73, six in each of twelve
+/// blocks, then the tied embedding. `paper_layers` is the number of layers of such a log, 0 for other sources.
+LayerPlace place_of(const std::string& layer, std::size_t paper_layers = 0);
+
+/// Alignment and radii of a group of layers over a run, as medians over its layers at each sampled step.
+struct GroupHistory {
+  std::string group;
+  std::vector<int64_t> steps;     // ascending; the columns below have one value per step, NaN if unknown
+  std::vector<double> alignment;  // -<g, d> / (|g|* |d|)
+  std::vector<double> used;       // radius
+  std::vector<double> predicted;  // |g|* / (L0 + L1 |g|*) with the constants of `fits`
+};
+
+/// One entry per group, in the order of their first layer.
+std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const TrajectoryFit& fits);
 
 struct ReportLayer {
   std::string name;
@@ -38,7 +59,7 @@ struct ReportRun {
   std::string name;  // short and unique
   std::filesystem::path path;
   std::string config;  // config.toml; empty when the source has none
-  std::string facts;   // facts.json (lab/train/run_facts.h), JSON; empty when the source has none
+  std::string facts;   // facts.json (lab/train/run_directory.h); empty when the source has none
   std::vector<LogRow> log;
   Estimator estimator = Estimator::kUnknown;
   std::vector<ReportLayer> layers;
@@ -61,5 +82,8 @@ struct ReportData {
 /// Each path is a run directory, a sweep's folder, a smoothness.csv or a log of the authors. Throws InputError when a
 /// path does not exist, is given twice, cannot be read, or has no data.
 ReportData collect_report(std::span<const std::filesystem::path> paths, const FitOptions& fit = {});
+
+/// `value` with four significant digits, as tables and figures show numbers.
+std::string rounded(double value, int digits = 4);
 
 }  // namespace gluon::lab

@@ -3,10 +3,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
 
+#include "gluon/core/check.h"
 #include "gluon/version.h"
-#include "lab/report/thin.h"
 
 namespace gluon::lab {
 namespace {
@@ -21,13 +24,24 @@ Json short_number(double value) {
   return std::strtod(text, nullptr);
 }
 
-template <typename Rows, typename Get> Json column(const Rows& rows, const std::vector<std::size_t>& kept, Get get) {
+template <typename Items, typename To> Json list(const Items& items, To to) {
   Json values = Json::array();
-  for (const std::size_t i : kept) values.push_back(get(rows[i]));
+  for (const auto& item : items) values.push_back(to(item));
   return values;
 }
 
-// One curve: the steps, tokens and seconds of its points, and their values.
+// The column of the rows that are kept.
+template <typename Rows, typename Get> Json column(const Rows& rows, const std::vector<std::size_t>& kept, Get get) {
+  return list(kept, [&](std::size_t i) -> Json { return get(rows[i]); });
+}
+
+// One curve: the steps of its points and their values.
+Json curve(const std::vector<int64_t>& steps, const std::vector<double>& values, std::size_t limit) {
+  const std::vector<std::size_t> kept = thin(values, limit);
+  return {{"step", column(steps, kept, std::identity())}, {"value", column(values, kept, short_number)}};
+}
+
+// The same for a log, which also knows tokens and seconds.
 Json curve(const std::vector<LogRow>& rows, const std::vector<double>& values, std::size_t limit) {
   const std::vector<std::size_t> kept = thin(values, limit);
   return {{"step", column(rows, kept, [](const LogRow& row) { return row.step; })},
@@ -36,25 +50,7 @@ Json curve(const std::vector<LogRow>& rows, const std::vector<double>& values, s
           {"value", column(values, kept, short_number)}};
 }
 
-// One curve of a history, which has no tokens and seconds.
-Json history_curve(const GroupHistory& history, const std::vector<double>& values, std::size_t limit) {
-  const std::vector<std::size_t> kept = thin(values, limit);
-  return {{"step", column(history.steps, kept, [](int64_t step) { return step; })},
-          {"value", column(values, kept, short_number)}};
-}
-
-Json histories_json(const std::vector<GroupHistory>& histories, const ReportLimits& limits) {
-  Json json = Json::array();
-  for (const GroupHistory& history : histories) {
-    json.push_back({{"group", history.group},
-                    {"alignment", history_curve(history, history.alignment, limits.log_points)},
-                    {"used", history_curve(history, history.used, limits.log_points)},
-                    {"predicted", history_curve(history, history.predicted, limits.log_points)}});
-  }
-  return json;
-}
-
-Json log_json(const std::vector<LogRow>& log, const ReportLimits& limits) {
+Json log_json(const std::vector<LogRow>& log, std::size_t limit) {
   std::vector<LogRow> evaluated;
   std::vector<double> val, loss, optimizer;
   for (const LogRow& row : log) {
@@ -65,109 +61,119 @@ Json log_json(const std::vector<LogRow>& log, const ReportLimits& limits) {
     val.push_back(*row.val);
   }
   Json radii = Json::object();
-  if (!log.empty()) {
-    for (std::size_t i = 0; i < log.front().radii.size(); ++i) {
-      std::vector<double> values;
-      for (const LogRow& row : log) values.push_back(row.radii[i].second);
-      radii[log.front().radii[i].first] = curve(log, values, limits.log_points);
-    }
+  for (std::size_t i = 0; !log.empty() && i < log.front().radii.size(); ++i) {
+    std::vector<double> values;
+    for (const LogRow& row : log) values.push_back(row.radii[i].second);
+    radii[log.front().radii[i].first] = curve(log, values, limit);
   }
-  return {{"loss", curve(log, loss, limits.log_points)},
-          {"val", curve(evaluated, val, limits.log_points)},
-          {"optimizer", curve(log, optimizer, limits.log_points)},
+  return {{"loss", curve(log, loss, limit)},
+          {"val", curve(evaluated, val, limit)},
+          {"optimizer", curve(log, optimizer, limit)},
           {"radii", radii}};
 }
 
-Json layer_json(const ReportLayer& layer, const ReportLimits& limits) {
-  std::vector<double> smoothness;
-  for (const Sample& sample : layer.samples) smoothness.push_back(sample.smoothness);
-  const std::vector<std::size_t> kept = thin(smoothness, limits.layer_samples);
-  const auto values = [&](double Sample::*member) {
-    return column(layer.samples, kept, [&](const Sample& sample) { return short_number(sample.*member); });
-  };
-  Json json = {{"name", layer.name},
-               {"group", layer.group},
-               {"norm", layer.norm},
-               {"dualMethod", layer.dual_method},
-               {"block", layer.place.block},
-               {"type", layer.place.type},
-               {"fit", nullptr},
-               {"unfitted", layer.unfitted},
-               {"unmoved", layer.unmoved},
-               {"step", column(layer.samples, kept, [](const Sample& sample) { return sample.step; })},
-               {"smoothness", values(&Sample::smoothness)},
-               {"gradient", values(&Sample::gradient)}};
-  if (layer.fit) {
-    json["fit"] = {{"L0", layer.fit->l0},
-                   {"L1", layer.fit->l1},
-                   {"mseRel", layer.fit->mse_rel},
-                   {"violations", layer.fit->violations},
-                   {"samples", layer.fit->samples}};
-  }
-  return json;
+Json fit_json(const Fit& fit) {
+  return {{"L0", fit.l0},
+          {"L1", fit.l1},
+          {"mseRel", fit.mse_rel},
+          {"violations", fit.violations},
+          {"samples", fit.samples}};
 }
 
-Json radii_json(const std::vector<GroupRadius>& radii) {
-  Json json = Json::array();
-  for (const GroupRadius& radius : radii) {
-    json.push_back({{"group", radius.group},
-                    {"layers", radius.layers},
-                    {"L0", radius.l0},
-                    {"L1", radius.l1},
-                    {"gradient", radius.gradient},
-                    {"predicted", radius.predicted},
-                    {"used", radius.used}});
-  }
-  return json;
+Json layer_json(const ReportLayer& layer, std::size_t limit) {
+  std::vector<double> smoothness;
+  for (const Sample& sample : layer.samples) smoothness.push_back(sample.smoothness);
+  const std::vector<std::size_t> kept = thin(smoothness, limit);
+  return {
+      {"name", layer.name},
+      {"group", layer.group},
+      {"norm", layer.norm},
+      {"dualMethod", layer.dual_method},
+      {"block", layer.place.block},
+      {"type", layer.place.type},
+      {"fit", layer.fit ? fit_json(*layer.fit) : Json(nullptr)},
+      {"unfitted", layer.unfitted},
+      {"unmoved", layer.unmoved},
+      {"step", column(layer.samples, kept, [](const Sample& sample) { return sample.step; })},
+      {"smoothness", column(smoothness, kept, short_number)},
+      {"gradient", column(layer.samples, kept, [](const Sample& sample) { return short_number(sample.gradient); })}};
+}
+
+Json radius_json(const GroupRadius& radius) {
+  return {{"group", radius.group},       {"layers", radius.layers},       {"L0", radius.l0},    {"L1", radius.l1},
+          {"gradient", radius.gradient}, {"predicted", radius.predicted}, {"used", radius.used}};
 }
 
 Json run_json(const ReportRun& run, const ReportLimits& limits) {
-  Json layers = Json::array();
-  for (const ReportLayer& layer : run.layers) layers.push_back(layer_json(layer, limits));
-  return {{"name", run.name},
-          {"path", run.path.string()},
-          {"config", run.config},
-          {"facts", run.facts.empty() ? Json(nullptr) : Json::parse(run.facts)},
-          {"estimator", estimator_name(run.estimator)},
-          {"notes", run.notes},
-          {"log", log_json(run.log, limits)},
-          {"layers", layers},
-          {"radii", radii_json(run.radii)},
-          {"histories", histories_json(run.histories, limits)}};
+  const auto history_json = [&](const GroupHistory& history) -> Json {
+    return {{"group", history.group},
+            {"alignment", curve(history.steps, history.alignment, limits.log_points)},
+            {"used", curve(history.steps, history.used, limits.log_points)},
+            {"predicted", curve(history.steps, history.predicted, limits.log_points)}};
+  };
+  return {
+      {"name", run.name},
+      {"path", run.path.string()},
+      {"config", run.config},
+      {"facts", run.facts.empty() ? Json(nullptr) : Json::parse(run.facts)},
+      {"estimator", estimator_name(run.estimator)},
+      {"notes", run.notes},
+      {"log", log_json(run.log, limits.log_points)},
+      {"layers", list(run.layers, [&](const ReportLayer& layer) { return layer_json(layer, limits.layer_samples); })},
+      {"radii", list(run.radii, radius_json)},
+      {"histories", list(run.histories, history_json)}};
 }
 
 Json sweep_json(const ReportSweep& sweep) {
-  Json cells = Json::array();
-  for (const SweepCell& cell : sweep.table.cells) {
-    cells.push_back({{"radii", cell.radii}, {"val", short_number(cell.val)}, {"loss", short_number(cell.loss)}});
-  }
-  return {{"name", sweep.name}, {"groups", sweep.table.groups}, {"cells", cells}};
+  const auto cell_json = [](const SweepCell& cell) -> Json {
+    return {{"radii", cell.radii}, {"val", short_number(cell.val)}, {"loss", short_number(cell.loss)}};
+  };
+  return {{"name", sweep.name}, {"groups", sweep.table.groups}, {"cells", list(sweep.table.cells, cell_json)}};
 }
 
 }  // namespace
 
+std::vector<std::size_t> thin(std::span<const double> values, std::size_t limit) {
+  GLUON_CHECK(limit >= 8, "thin: limit must be >= 8, got ", limit);
+  std::vector<std::size_t> kept;
+  if (values.size() <= limit) {
+    kept.resize(values.size());
+    std::iota(kept.begin(), kept.end(), std::size_t{0});
+    return kept;
+  }
+  const std::size_t last = values.size() - 1;
+  const std::size_t parts = (limit - 2) / 3;  // up to three points each, between the first and the last
+  kept.push_back(0);
+  for (std::size_t i = 0; i < parts; ++i) {
+    const std::size_t begin = 1 + i * (last - 1) / parts;
+    const std::size_t end = 1 + (i + 1) * (last - 1) / parts;
+    std::optional<std::size_t> least, greatest, gap;
+    for (std::size_t k = begin; k < end; ++k) {
+      if (!std::isfinite(values[k])) {
+        if (!gap) gap = k;
+        continue;
+      }
+      if (!least || values[k] < values[*least]) least = k;
+      if (!greatest || values[k] > values[*greatest]) greatest = k;
+    }
+    for (std::size_t k = begin; k < end; ++k) {
+      if (k == least || k == greatest || k == gap) kept.push_back(k);
+    }
+  }
+  kept.push_back(last);
+  return kept;
+}
+
 std::string report_json(const ReportData& data, const ReportLimits& limits) {
-  Json runs = Json::array();
-  for (const ReportRun& run : data.runs) runs.push_back(run_json(run, limits));
-  Json sweeps = Json::array();
-  for (const ReportSweep& sweep : data.sweeps) sweeps.push_back(sweep_json(sweep));
   const Json json = {
       {"version", kVersion},
       {"fit", {{"lambda", data.fit.lambda}, {"l0Zero", data.fit.l0_zero}, {"skipFirst", data.fit.skip_first}}},
-      {"runs", runs},
-      {"sweeps", sweeps}};
+      {"runs", list(data.runs, [&](const ReportRun& run) { return run_json(run, limits); })},
+      {"sweeps", list(data.sweeps, sweep_json)}};
   // File names that are not UTF-8 get replacement characters.
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string escaped;
-  escaped.reserve(text.size());
-  for (const char c : text) {
-    if (c == '<') {
-      escaped += "\\u003c";
-    } else {
-      escaped += c;
-    }
-  }
-  return escaped;
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (auto at = text.find('<'); at != std::string::npos; at = text.find('<', at)) text.replace(at, 1, "\\u003c");
+  return text;
 }
 
 }  // namespace gluon::lab

@@ -1,4 +1,4 @@
-#include "lab/report/tensorboard.h"
+#include "lab/report/figures.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,6 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
-#include "lab/report/output_folder.h"
 #include "lab/train/event_file.h"
 
 namespace gluon::lab {

@@ -29,12 +29,7 @@ std::vector<double> part_means(std::span<const double> values, std::size_t count
   return means;
 }
 
-std::string number(double value, int digits = 4) {
-  if (!std::isfinite(value)) return "-";
-  std::ostringstream text;
-  text << std::setprecision(digits) << value;
-  return text.str();
-}
+std::string number(double value, int digits = 4) { return std::isfinite(value) ? rounded(value, digits) : "-"; }
 
 void print_losses(std::ostream& out, const std::string& what, const std::vector<double>& values) {
   if (values.empty()) return;

@@ -3,6 +3,9 @@
 #include <arpa/inet.h>
 #include <time.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "gluon/core/check.h"
 #include "lab/report/page.h"
 #include "lab/report/report_data.h"
@@ -39,14 +42,27 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-}  // namespace
-
+// Whether `host` can be reached from this machine only: localhost, 127.0.0.0/8 or ::1.
 bool is_loopback(const std::string& host) {
   if (host == "localhost") return true;
   in_addr v4{};
   if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
   in6_addr v6{};
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+}  // namespace
+
+void WatchOptions::validate() const {
+  constexpr std::size_t kTokenLength = 16;
+  GLUON_CHECK(port >= 0 && port <= 65535, "watch: --port must be in 0..65535 (0 takes a free one), got ", port);
+  GLUON_CHECK(is_loopback(host) || !token.empty(), "watch: --host ", host,
+              " is open to other machines and needs a --token");
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
+  GLUON_CHECK(std::all_of(token.begin(), token.end(), plain),
+              "watch: --token must consist of letters, digits, '-', '_' and '.', because it is part of an address");
+  GLUON_CHECK(token.empty() || token.size() >= kTokenLength, "watch: --token must have at least ", kTokenLength,
+              " characters, got ", token.size());
 }
 
 WatchAnswers::WatchAnswers(std::vector<fs::path> runs, FitOptions fit, std::string token)
@@ -71,15 +87,9 @@ WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
     return words(405, "gluon watch: only GET and HEAD are allowed");
   }
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .tag = {}, .body = page_};
-  if (request.path == "/data.json") return data(request.known);
-  return words(404, "gluon watch: the only paths are / and /data.json");
-}
-
-WatchAnswer WatchAnswers::data(const std::string& known) {
-  const std::shared_ptr<const Data> now = newest();
-  if (!now->body) return words(202, now->waiting);
-  WatchAnswer answer{.type = "application/json", .tag = now->tag, .body = now->body};
-  if (known == now->tag) {
+  if (request.path != "/data.json") return words(404, "gluon watch: the only paths are / and /data.json");
+  WatchAnswer answer = newest()->answer;
+  if (answer.status == 200 && answer.tag == request.known) {
     answer.status = 304;
     answer.body = std::make_shared<const std::string>();
   }
@@ -88,20 +98,20 @@ WatchAnswer WatchAnswers::data(const std::string& known) {
 
 std::shared_ptr<const WatchAnswers::Data> WatchAnswers::newest() {
   const std::string now = stamp();
-  const auto current = [&] {
+  const auto last = [&](bool any) {
     const std::lock_guard lock(mutex_);
-    return std::pair(data_, Clock::now() < rest_until_);
+    const bool good = data_ && (any || Clock::now() < rest_until_ || data_->stamp == now);
+    return good ? data_ : nullptr;
   };
-  if (const auto [data, resting] = current(); data && (resting || data->stamp == now)) return data;
+  if (const auto data = last(false)) return data;
   std::unique_lock reading(reading_, std::try_to_lock);
   if (!reading) {
-    if (const auto [data, resting] = current(); data) return data;
+    if (const auto data = last(true)) return data;
     reading.lock();  // wait for the first data
   }
-  const auto [before, resting] = current();
-  if (before && (resting || before->stamp == now)) return before;
+  if (const auto data = last(false)) return data;
   const double start = thread_seconds();
-  const std::shared_ptr<const Data> data = read(now, before);
+  const auto data = std::make_shared<const Data>(Data{now, read()});
   const std::chrono::duration<double> rest((thread_seconds() - start) / kShare);
   const std::lock_guard lock(mutex_);
   data_ = data;
@@ -109,28 +119,17 @@ std::shared_ptr<const WatchAnswers::Data> WatchAnswers::newest() {
   return data;
 }
 
-std::shared_ptr<const WatchAnswers::Data> WatchAnswers::read(const std::string& stamp,
-                                                             const std::shared_ptr<const Data>& before) {
-  auto data = std::make_shared<Data>();
-  data->stamp = stamp;
+WatchAnswer WatchAnswers::read() {
+  const bool known = data_ && data_->answer.status == 200;
   try {
     std::string json = report_json(collect_report(runs_, fit_));
-    if (before && before->body && *before->body == json) {
-      data->tag = before->tag;
-      data->body = before->body;
-    } else {
-      data->tag = join('"', started_, '-', ++version_, '"');
-      data->body = std::make_shared<const std::string>(std::move(json));
-    }
+    if (known && *data_->answer.body == json) return data_->answer;
+    return {.type = "application/json",
+            .tag = join('"', started_, '-', ++version_, '"'),
+            .body = std::make_shared<const std::string>(std::move(json))};
   } catch (const std::exception& error) {  // the run may have just started: the page asks again
-    if (before && before->body) {
-      data->tag = before->tag;
-      data->body = before->body;
-    } else {
-      data->waiting = join("waiting: ", error.what());
-    }
+    return known ? data_->answer : words(202, join("waiting: ", error.what()));
   }
-  return data;
 }
 
 std::string WatchAnswers::stamp() const {

@@ -34,8 +34,15 @@ struct WatchAnswer {
   std::shared_ptr<const std::string> body;
 };
 
-/// Whether `host` can be reached from this machine only: localhost, 127.0.0.0/8 or ::1.
-bool is_loopback(const std::string& host);
+struct WatchOptions {
+  std::string host = "127.0.0.1";
+  int port = 7007;  // 0: any free port
+  std::string token;
+
+  /// Throws InputError for a host beyond loopback without a token, a token that is short or has other characters than
+  /// letters, digits, '-', '_' and '.', or a bad port.
+  void validate() const;
+};
 
 class WatchAnswers {
  public:
@@ -50,15 +57,12 @@ class WatchAnswers {
 
  private:
   struct Data {
-    std::string stamp;                        // stamp() of the files it was read from
-    std::string tag;                          // ETag of the body
-    std::shared_ptr<const std::string> body;  // null: see `waiting`
-    std::string waiting;                      // why there is no data yet
+    std::string stamp;   // stamp() of the files it was read from
+    WatchAnswer answer;  // 200 with the data, or 202 with the reason why there is none yet
   };
 
-  WatchAnswer data(const std::string& known);
   std::shared_ptr<const Data> newest();
-  std::shared_ptr<const Data> read(const std::string& stamp, const std::shared_ptr<const Data>& before);
+  WatchAnswer read();
   std::string stamp() const;
 
   std::vector<std::filesystem::path> runs_;
@@ -68,7 +72,7 @@ class WatchAnswers {
   std::string started_;  // time of start, so that the tags of two servers differ
   int64_t version_ = 0;
 
-  std::mutex reading_;  // held by the thread that reads; the others answer with the last data
+  std::mutex reading_;  // held by the thread that reads and sets the data; the others answer with the last data
   std::mutex mutex_;    // guards the two members below
   std::shared_ptr<const Data> data_;
   std::chrono::steady_clock::time_point rest_until_;

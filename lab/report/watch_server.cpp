@@ -32,18 +32,19 @@ void send(const WatchAnswer& answer, httplib::Response& response) {
   if (answer.status == 405) response.set_header("Allow", "GET, HEAD");
 }
 
-}  // namespace
-
-struct WatchServer::Listener {
+struct Listener {
   httplib::Server server;
-  std::thread thread;
   socket_t socket = INVALID_SOCKET;
-  int port = 0;
+  std::jthread thread;  // joins after the stop below
+  ~Listener() { server.stop(); }
 };
 
-WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options) : listener_(std::make_unique<Listener>()) {
+}  // namespace
+
+WatchServer serve(WatchAnswers& answers, const WatchOptions& options) {
   options.validate();
-  httplib::Server& server = listener_->server;
+  const auto listener = std::make_shared<Listener>();
+  httplib::Server& server = listener->server;
   server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   // One request per connection: an idle connection would occupy a thread.
   server.set_keep_alive_max_count(1);
@@ -51,7 +52,7 @@ WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options) : l
   server.set_read_timeout(kTimeout);
   server.set_write_timeout(kTimeout);
   // Not the default SO_REUSEPORT, which would share the port with another server.
-  server.set_socket_options([listener = listener_.get()](socket_t socket) {
+  server.set_socket_options([listener = listener.get()](socket_t socket) {
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     listener->socket = socket;
@@ -66,23 +67,16 @@ WatchServer::WatchServer(WatchAnswers& answers, const WatchOptions& options) : l
     return httplib::Server::HandlerResponse::Handled;
   });
   errno = 0;
-  const bool bound = options.port == 0 ? (listener_->port = server.bind_to_any_port(options.host)) > 0
-                                       : server.bind_to_port(options.host, options.port);
-  if (options.port != 0) listener_->port = options.port;
+  const int port = options.port == 0 ? server.bind_to_any_port(options.host) : options.port;
+  const bool bound = options.port == 0 ? port > 0 : server.bind_to_port(options.host, port);
   GLUON_CHECK(bound, "watch: cannot listen on ", options.host, " port ", options.port, ": ",
               errno == 0 ? "not an address of this machine" : std::strerror(errno),
               "; choose another --port (0 takes a free one) or --host");
   // The library's backlog is 5; beyond that the kernel drops connections, which are retried seconds later.
-  ::listen(listener_->socket, kBacklog);
-  listener_->thread = std::thread([&server] { server.listen_after_bind(); });
+  ::listen(listener->socket, kBacklog);
+  listener->thread = std::jthread([&server] { server.listen_after_bind(); });
   while (!server.is_running()) std::this_thread::yield();  // an earlier stop() would be ignored
+  return {port, listener};
 }
-
-WatchServer::~WatchServer() {
-  listener_->server.stop();
-  listener_->thread.join();
-}
-
-int WatchServer::port() const { return listener_->port; }
 
 }  // namespace gluon::lab

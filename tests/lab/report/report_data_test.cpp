@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "gluon/smoothness/paper_log.h"
+#include "gluon/smoothness/trajectory.h"
 #include "tests/expect_error.h"
 #include "tests/lab/data/shared_data.h"
 #include "tests/temporary_folder.h"
@@ -92,8 +92,6 @@ TEST(ReportData, SamplesAndSweepsWithoutARun) {
 
 TEST(ReportData, RunsWithTheSameNameGetPaths) {
   const TemporaryFolder folder;
-  fs::create_directories(folder.path() / "x");
-  fs::create_directories(folder.path() / "y");
   const ReportData data = collect({make_run(folder, "x/a", false), make_run(folder, "y/a", false)});
   EXPECT_NE(data.runs[0].name, data.runs[1].name);
 }
@@ -121,7 +119,7 @@ TEST(ReportData, PaperLogHasTheConstantsOfTheFit) {
   GLUON_SHARED_DATA_OR_SKIP(shared, "paper-logs");
   const fs::path log = shared / "nanogpt-unscion.txt";
   const ReportData data = collect({log});
-  const TrajectoryFit fits = fit_trajectory(read_paper_log(log));
+  const TrajectoryFit fits = fit_trajectory(read_trajectory(log));
   const ReportRun& run = data.runs[0];
   ASSERT_EQ(run.layers.size(), 73u);
   ASSERT_EQ(fits.layers.size(), 73u);
@@ -135,6 +133,66 @@ TEST(ReportData, PaperLogHasTheConstantsOfTheFit) {
   EXPECT_EQ(run.log.front().val, 16.0102);
   EXPECT_NEAR(run.log.front().seconds, 0.292, 1e-9);
   EXPECT_EQ(run.log.back().step, 4950);
+}
+
+TEST(LayerPlace, FromNamesAndFromNumbersOfPaperLogs) {
+  struct Case {
+    std::string layer;
+    std::size_t paper_layers;
+    int block;
+    std::string type;
+  };
+  for (const auto& [layer, paper_layers, block, type] : {Case{"blocks.3.attn.q.weight", 0, 3, "attn.q"},
+                                                         {"transformer.h.11.mlp.c_fc.weight", 0, 11, "mlp.c_fc"},
+                                                         {"layers.1.norm1.bias", 0, 1, "norm1.bias"},
+                                                         {"experts.2.0.weight", 0, 2, "0"},
+                                                         {"transformer.wte.weight", 0, -1, "transformer.wte"},
+                                                         {"weight", 0, -1, "weight"},
+                                                         {"7", 0, -1, "7"},
+                                                         {"", 0, -1, ""},
+                                                         {"h.99999999999999.w", 0, -1, "h.99999999999999.w"},
+                                                         {"0", 73, 0, "attn.c_q"},
+                                                         {"24", 73, 4, "attn.c_q"},
+                                                         {"71", 73, 11, "mlp.c_proj"},
+                                                         {"72", 73, -1, "wte"},
+                                                         {"5", 14, -1, "5"}}) {
+    const LayerPlace place = place_of(layer, paper_layers);
+    EXPECT_EQ(place.block, block) << layer;
+    EXPECT_EQ(place.type, type);
+  }
+}
+
+LayerTrajectory layer(const std::string& name, const std::string& group, std::vector<Sample> samples) {
+  return {.layer = name, .group = group, .norm = "spectral", .dual_method = "exact", .samples = std::move(samples)};
+}
+
+LayerFit fit(const std::string& name, double l0, double l1) { return {.layer = name, .fit = {.l0 = l0, .l1 = l1}}; }
+
+TEST(GroupHistory, MediansOverTheLayersOfAGroupAtEachStep) {
+  const Trajectory trajectory{
+      .layers = {
+          layer("a", "hidden",
+                {{.step = 2, .gradient = 1, .alignment = 0.2, .radius = 0.1}, {.step = 4, .gradient = 3}}),
+          layer("head", "head", {{.step = 2, .gradient = 5, .alignment = 0.9}}),
+          layer("b", "hidden", {{.step = 2, .gradient = 2, .alignment = 0.4, .radius = 0.3}}),
+      }};
+  const std::vector<GroupHistory> histories = group_histories(trajectory, {.layers = {fit("a", 1, 1), fit("b", 0, 4)}});
+  ASSERT_EQ(histories.size(), 2u);
+  EXPECT_EQ(histories[0].group, "hidden");
+  EXPECT_EQ(histories[0].steps, (std::vector<int64_t>{2, 4}));
+  EXPECT_DOUBLE_EQ(histories[0].alignment[0], 0.3);
+  EXPECT_DOUBLE_EQ(histories[0].used[0], 0.2);
+  EXPECT_DOUBLE_EQ(histories[0].predicted[0], (0.5 + 0.25) / 2);
+  EXPECT_TRUE(std::isnan(histories[0].alignment[1]));
+  EXPECT_DOUBLE_EQ(histories[0].predicted[1], 0.75);
+  EXPECT_EQ(histories[1].group, "head");
+  EXPECT_TRUE(std::isnan(histories[1].predicted[0]));  // it has no fit
+}
+
+TEST(GroupHistory, NoPredictionWhenTheGradientNeverChanged) {
+  const Trajectory trajectory{.layers = {layer("a", "hidden", {{.step = 1, .gradient = 1}})}};
+  const std::vector<GroupHistory> histories = group_histories(trajectory, {.layers = {fit("a", 0, 0)}});
+  EXPECT_TRUE(std::isnan(histories.at(0).predicted.at(0)));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 #include "lab/report/report_json.h"
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "tests/expect_error.h"
 
 namespace gluon::lab {
 namespace {
@@ -18,6 +19,10 @@ ReportRun run_with(std::size_t rows) {
   return run;
 }
 
+nlohmann::json parsed(const ReportRun& run, const ReportLimits& limits = {}) {
+  return nlohmann::json::parse(report_json({{}, {run}, {}}, limits))["runs"][0];
+}
+
 TEST(ReportJson, IsSafeInsideAScriptElement) {
   const std::string text = report_json({{}, {run_with(3)}, {}});
   EXPECT_EQ(text.find('<'), std::string::npos);
@@ -25,7 +30,7 @@ TEST(ReportJson, IsSafeInsideAScriptElement) {
 }
 
 TEST(ReportJson, CurvesHaveSevenDigitsAndNullForNan) {
-  const auto log = nlohmann::json::parse(report_json({{}, {run_with(6)}, {}}))["runs"][0]["log"];
+  const auto log = parsed(run_with(6))["log"];
   EXPECT_EQ(log["loss"]["value"].size(), 6u);
   EXPECT_EQ(log["loss"]["value"][0], 0.3333333);
   EXPECT_EQ(log["val"]["step"], (std::vector<int>{0, 2, 4}));
@@ -39,8 +44,7 @@ TEST(ReportJson, LongSeriesAreThinned) {
   ReportLayer layer{.name = "w"};
   for (int i = 0; i < 3000; ++i) layer.samples.push_back({.step = i, .smoothness = i == 1234 ? -7.0 : 1.0});
   run.layers.push_back(layer);
-  const auto json =
-      nlohmann::json::parse(report_json({{}, {run}, {}}, {.log_points = 100, .layer_samples = 50}))["runs"][0];
+  const auto json = parsed(run, {.log_points = 100, .layer_samples = 50});
   const std::vector<double> loss = json["log"]["loss"]["value"];
   EXPECT_LE(loss.size(), 100u);
   EXPECT_NE(std::find(loss.begin(), loss.end(), 99), loss.end());
@@ -54,10 +58,40 @@ TEST(ReportJson, LongSeriesAreThinned) {
 
 TEST(ReportJson, FactsAreNullWithoutFacts) {
   ReportRun run = run_with(1);
-  run.facts = "";
-  EXPECT_TRUE(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"].is_null());
+  EXPECT_TRUE(parsed(run)["facts"].is_null());
   run.facts = R"({"machine": "m"})";
-  EXPECT_EQ(nlohmann::json::parse(report_json({{}, {run}, {}}))["runs"][0]["facts"]["machine"], "m");
+  EXPECT_EQ(parsed(run)["facts"]["machine"], "m");
+}
+
+TEST(Thin, KeepsShortSeries) {
+  const std::vector<double> values = {3, 1, 2};
+  EXPECT_EQ(thin(values, 8), (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_TRUE(thin({}, 8).empty());
+}
+
+TEST(Thin, KeepsSpikes) {
+  for (const std::size_t spike : {0, 1, 777, 5000, 99998, 99999}) {
+    std::vector<double> values(100000);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.01 * static_cast<double>(i));
+    values[spike] = 50;
+    values[(spike + 31) % values.size()] = -50;
+    const std::vector<std::size_t> kept = thin(values, 300);
+    EXPECT_LE(kept.size(), 300u);
+    EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+    EXPECT_EQ(std::adjacent_find(kept.begin(), kept.end()), kept.end());
+    EXPECT_EQ(kept.front(), 0u);
+    EXPECT_EQ(kept.back(), values.size() - 1);
+    EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), spike));
+    EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), (spike + 31) % values.size()));
+  }
+}
+
+TEST(Thin, KeepsGapsAndRejectsSmallLimits) {
+  std::vector<double> values(1000, 1);
+  values[500] = std::nan("");
+  const std::vector<std::size_t> kept = thin(values, 100);
+  EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), 500u));
+  EXPECT_INPUT_ERROR((void)thin({}, 7), "thin: limit must be >= 8, got 7");
 }
 
 }  // namespace

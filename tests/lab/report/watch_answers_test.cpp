@@ -2,9 +2,10 @@
 
 #include <time.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
-#include "lab/report/watch_server.h"
 #include "tests/expect_error.h"
 #include "tests/lab/report/watched_run.h"
 
@@ -20,42 +21,35 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-TEST(WatchAnswers, PageAndData) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "");
-  const WatchAnswer page = answers.answer(get("/"));
+TEST_F(WatchTest, PageAndData) {
+  const WatchAnswer page = answers_->answer(get("/"));
   EXPECT_EQ(page.status, 200);
   EXPECT_EQ(page.type, "text/html; charset=utf-8");
   EXPECT_NE(page.body->find("connect-src 'self'"), std::string::npos);
-  const WatchAnswer data = answers.answer(get("/data.json"));
+  const WatchAnswer data = answers_->answer(get("/data.json"));
   EXPECT_EQ(data.status, 200);
   EXPECT_EQ(nlohmann::json::parse(*data.body)["runs"][0]["log"]["loss"]["value"], (std::vector<double>{5, 4}));
 }
 
-TEST(WatchAnswers, UnchangedDataIsNotSentAgain) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "");
+TEST_F(WatchTest, UnchangedDataIsNotSentAgain) {
   WatchRequest request = get("/data.json");
-  request.known = answers.answer(request).tag;
+  request.known = answers_->answer(request).tag;
   EXPECT_NE(request.known, "");
-  EXPECT_EQ(answers.answer(request).status, 304);
-  EXPECT_EQ(*answers.answer(request).body, "");
-  run.append("3,24,3,,3\n");
+  EXPECT_EQ(answers_->answer(request).status, 304);
+  EXPECT_EQ(*answers_->answer(request).body, "");
+  append("3,24,3,,3\n");
   // It pauses before it reads again; the tag changes with the data.
-  WatchAnswer data = answers.answer(request);
+  WatchAnswer data = answers_->answer(request);
   for (int i = 0; data.status == 304 && i < 3000; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    data = answers.answer(request);
+    data = answers_->answer(request);
   }
   EXPECT_EQ(data.status, 200);
   EXPECT_NE(data.tag, request.known);
   EXPECT_NE(data.body->find("[5.0,4.0,3.0]"), std::string::npos);
 }
 
-TEST(WatchAnswers, RunWithoutDataYet) {
-  GLUON_PAGE_OR_SKIP();
+TEST_F(WatchTest, RunWithoutDataYet) {
   const TemporaryFolder folder;
   folder.write("config.toml", "steps=2\n");
   WatchAnswers answers({folder.path()}, {}, "");
@@ -64,44 +58,35 @@ TEST(WatchAnswers, RunWithoutDataYet) {
   EXPECT_NE(data.body->find("waiting: "), std::string::npos);
 }
 
-TEST(WatchAnswers, DamagedFilesKeepTheLastData) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "");
+TEST_F(WatchTest, DamagedFilesKeepTheLastData) {
   const double start = thread_seconds();
-  const WatchAnswer before = answers.answer(get("/data.json"));
+  const WatchAnswer before = answers_->answer(get("/data.json"));
   // After this pause the next answer reads the files.
   const std::chrono::duration<double> rest((thread_seconds() - start) / WatchAnswers::kShare);
   std::this_thread::sleep_for(rest);
-  run.append("nonsense\n");
-  const WatchAnswer after = answers.answer(get("/data.json"));
+  append("nonsense\n");
+  const WatchAnswer after = answers_->answer(get("/data.json"));
   EXPECT_EQ(after.status, 200);
   EXPECT_EQ(after.tag, before.tag);
   EXPECT_EQ(*after.body, *before.body);
-  EXPECT_EQ(WatchAnswers({run.path()}, {}, "").answer(get("/data.json")).status, 202) << "the file is not damaged";
+  EXPECT_EQ(WatchAnswers({run()}, {}, "").answer(get("/data.json")).status, 202) << "the file is not damaged";
 }
 
-TEST(WatchAnswers, OtherPathsAndMethodsAreErrors) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "");
+TEST_F(WatchTest, OtherPathsAndMethodsAreErrors) {
   for (const char* path :
        {"/log.csv", "/../log.csv", "//", "/data.json/", "/./data.json", "", "data.json", "/config.toml"}) {
-    EXPECT_EQ(answers.answer(get(path)).status, 404) << path;
+    EXPECT_EQ(answers_->answer(get(path)).status, 404) << path;
   }
   for (const char* method : {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", ""}) {
     WatchRequest request = get("/data.json");
     request.method = method;
-    EXPECT_EQ(answers.answer(request).status, 405) << method;
+    EXPECT_EQ(answers_->answer(request).status, 405) << method;
   }
 }
 
-TEST(WatchAnswers, WithoutATokenOnlyLoopbackHosts) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "");
+TEST_F(WatchTest, WithoutATokenOnlyLoopbackHosts) {
   const auto status = [&](const std::string& host) {
-    return answers.answer({.method = "GET", .path = "/", .host = host}).status;
+    return answers_->answer({.method = "GET", .path = "/", .host = host}).status;
   };
   for (const char* host : {"localhost", "localhost:7007", "127.0.0.1", "127.9.9.9:1", "[::1]:7007", ""})
     EXPECT_EQ(status(host), 200) << host;
@@ -109,10 +94,8 @@ TEST(WatchAnswers, WithoutATokenOnlyLoopbackHosts) {
     EXPECT_EQ(status(host), 403) << host;
 }
 
-TEST(WatchAnswers, TokenAllowsOtherHosts) {
-  GLUON_PAGE_OR_SKIP();
-  const WatchedRun run;
-  WatchAnswers answers({run.path()}, {}, "a-token-of-some-length");
+TEST_F(WatchTest, TokenAllowsOtherHosts) {
+  WatchAnswers answers({run()}, {}, "a-token-of-some-length");
   WatchRequest request{.method = "GET", .path = "/data.json", .host = "machine.example"};
   EXPECT_EQ(answers.answer(request).status, 401);
   for (const char* wrong : {"a-token-of-some-lengtH", "a-token-of-some-length ", "a"}) {
@@ -123,8 +106,7 @@ TEST(WatchAnswers, TokenAllowsOtherHosts) {
   EXPECT_EQ(answers.answer(request).status, 200);
 }
 
-TEST(WatchAnswers, BadInput) {
-  GLUON_PAGE_OR_SKIP();
+TEST_F(WatchTest, BadInput) {
   EXPECT_INPUT_ERROR(WatchAnswers({"/nonexistent/run"}, {}, ""), "watch: /nonexistent/run does not exist");
   EXPECT_INPUT_ERROR(WatchAnswers({}, {}, ""), "watch: expected at least one run");
 }
@@ -133,9 +115,7 @@ TEST(WatchOptions, BadOptions) {
   const auto check = [](const std::string& host, const std::string& token, int port = 7007) {
     WatchOptions{.host = host, .port = port, .token = token}.validate();
   };
-  check("127.0.0.1", "");
-  check("::1", "");
-  check("localhost", "");
+  for (const char* host : {"127.0.0.1", "::1", "localhost"}) check(host, "");
   check("0.0.0.0", "0123456789abcdef");
   for (const char* host : {"0.0.0.0", "::", "192.168.1.2", "machine.example", "127.0.0.1.evil.example", ""})
     EXPECT_INPUT_ERROR(check(host, ""), "is open to other machines and needs a --token");

@@ -5,31 +5,39 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <random>
 #include <thread>
 
+#include "gluon/core/atomic_file.h"
 #include "tests/expect_error.h"
 #include "tests/lab/report/watched_run.h"
-#include "tests/lab/train/read_events.h"
 
 namespace gluon::lab {
 namespace {
 
 constexpr const char* kGet = "GET /data.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
 
-// Sends the bytes and returns the answer; empty when the server closes the connection. Closes its own side after an
-// incomplete request, for the rest of which the server would wait.
-std::string exchange(int port, std::string_view bytes) {
+// A socket that is connected to the server, or -1.
+int connected(int port) {
   const int client = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  if (connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return client;
+  close(client);
+  return -1;
+}
+
+// Sends the bytes and returns the answer; empty when the server closes the connection. Closes its own side after an
+// incomplete request, for the rest of which the server would wait.
+std::string exchange(int port, std::string_view bytes) {
+  const int client = connected(port);
   std::string answer;
-  if (connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0) {
+  if (send(client, bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0) {
     if (bytes.find("\r\n\r\n") == std::string_view::npos) shutdown(client, SHUT_WR);
     char buffer[4096];
     for (ssize_t count; (count = recv(client, buffer, sizeof buffer, 0)) > 0;)
@@ -42,47 +50,44 @@ std::string exchange(int port, std::string_view bytes) {
 std::map<std::string, std::string> contents(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
-    files[entry.path().filename()] = bytes_of(entry.path());
+    files[entry.path().filename()] = read_text(entry.path(), "test");
   return files;
 }
 
-class WatchServerTest : public ::testing::Test {
+class WatchServerTest : public WatchTest {
  protected:
   void SetUp() override {
-    GLUON_PAGE_OR_SKIP();
-    answers_ = std::make_unique<WatchAnswers>(std::vector{run_.path()}, FitOptions{}, "");
+    WatchTest::SetUp();
+    if (IsSkipped()) return;
     try {
-      server_ = std::make_unique<WatchServer>(*answers_, WatchOptions{.port = 0});
+      server_ = serve(*answers_, {.port = 0});
     } catch (const InputError& error) {
       GTEST_SKIP() << error.what();
     }
   }
 
-  void expect_answering() { EXPECT_TRUE(exchange(server_->port(), kGet).starts_with("HTTP/1.1 200 ")); }
+  std::string request(std::string_view bytes) const { return exchange(server_.port, bytes); }
+  void expect_answering() const { EXPECT_TRUE(request(kGet).starts_with("HTTP/1.1 200 ")); }
 
-  WatchedRun run_;
-  std::unique_ptr<WatchAnswers> answers_;
-  std::unique_ptr<WatchServer> server_;
+  WatchServer server_;
 };
 
 TEST_F(WatchServerTest, Headers) {
-  const std::string answer = exchange(server_->port(), kGet);
+  const std::string answer = request(kGet);
   for (const char* header : {"Content-Type: application/json\r\n", "ETag: \"", "Cache-Control: no-store\r\n",
                              "X-Content-Type-Options: nosniff\r\n", "Connection: close\r\n"}) {
     EXPECT_NE(answer.find(header), std::string::npos) << header;
   }
-  const std::string head = exchange(server_->port(), "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  const std::string head = request("HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(head.ends_with("\r\n\r\n"));
-  const std::string post =
-      exchange(server_->port(), "POST /data.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
+  const std::string post = request("POST /data.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
   EXPECT_TRUE(post.starts_with("HTTP/1.1 405 "));
   EXPECT_NE(post.find("Allow: GET, HEAD\r\n"), std::string::npos);
 }
 
 TEST_F(WatchServerTest, RejectsOtherHosts) {
-  const std::string answer = exchange(server_->port(), "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-  EXPECT_TRUE(answer.starts_with("HTTP/1.1 403 "));
+  EXPECT_TRUE(request("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 403 "));
 }
 
 TEST_F(WatchServerTest, TwoHundredConcurrentRequests) {
@@ -91,7 +96,7 @@ TEST_F(WatchServerTest, TwoHundredConcurrentRequests) {
   for (int i = 0; i < 200; ++i) {
     clients.emplace_back([&, i] {
       const char* page = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-      const std::string answer = exchange(server_->port(), i % 2 == 0 ? kGet : page);
+      const std::string answer = request(i % 2 == 0 ? kGet : page);
       good += answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(i % 2 == 0 ? "}" : "</html>\n");
     });
   }
@@ -103,8 +108,7 @@ TEST_F(WatchServerTest, ServesNoFiles) {
   for (const char* path : {"/log.csv", "/../log.csv", "/..%2flog.csv", "/%2e%2e/log.csv", "/..\\log.csv", "//log.csv",
                            "/./log.csv", "/data.json/../log.csv", "/data.json%00.csv", "/etc/passwd",
                            "/../../../../etc/passwd", "/%2fetc%2fpasswd", "file:///etc/passwd"}) {
-    const std::string request = std::string("GET ") + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    const std::string answer = exchange(server_->port(), request);
+    const std::string answer = request(std::string("GET ") + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT_FALSE(answer.starts_with("HTTP/1.1 200 ")) << path;
     EXPECT_EQ(answer.find("step,tokens"), std::string::npos) << path;
   }
@@ -112,7 +116,7 @@ TEST_F(WatchServerTest, ServesNoFiles) {
 }
 
 TEST_F(WatchServerTest, SurvivesMalformedRequests) {
-  const auto before = contents(run_.path());
+  const auto before = contents(run());
   std::mt19937 random(7);
   const auto below = [&](std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random); };
   const auto noise = [&](std::size_t most) {
@@ -121,46 +125,34 @@ TEST_F(WatchServerTest, SurvivesMalformedRequests) {
     return bytes;
   };
   const std::vector<std::string> methods = {"GET", "HEAD", "POST", "PUT", "DELETE", "PRI", "BREW", ""};
-  const std::vector<std::string> headers = {"Host: localhost",
-                                            "Content-Length: -1",
-                                            "Content-Length: 99999999999999999999",
-                                            "Transfer-Encoding: chunked",
-                                            "Range: bytes=5-1,-,a",
-                                            "Expect: 100-continue",
-                                            "If-None-Match: \"",
-                                            "Authorization: Bearer",
-                                            "Accept-Encoding: br;q=x",
-                                            "Connection: keep-alive, upgrade",
-                                            "Host",
-                                            ": ",
-                                            "Content-Type: multipart/form-data"};
+  const auto headers = std::to_array<std::string>(
+      {"Host: localhost", "Content-Length: -1", "Content-Length: 99999999999999999999", "Transfer-Encoding: chunked",
+       "Range: bytes=5-1,-,a", "Expect: 100-continue", "If-None-Match: \"", "Authorization: Bearer",
+       "Accept-Encoding: br;q=x", "Connection: keep-alive, upgrade", "Host", ": ",
+       "Content-Type: multipart/form-data"});
   for (int i = 0; i < 400; ++i) {
-    std::string request = methods[below(methods.size())] + " /" + (below(2) == 0 ? "data.json?" : "") + noise(40);
-    if (below(20) == 0) request += std::string(20000, 'x');
-    request += below(8) == 0 ? " HTTP/9.9\r\n" : " HTTP/1.1\r\n";
+    std::string bytes = methods[below(methods.size())] + " /" + (below(2) == 0 ? "data.json?" : "") + noise(40);
+    if (below(20) == 0) bytes += std::string(20000, 'x');
+    bytes += below(8) == 0 ? " HTTP/9.9\r\n" : " HTTP/1.1\r\n";
     for (std::size_t k = below(6); k > 0; --k)
-      request += (below(3) == 0 ? noise(60) : headers[below(headers.size())]) + (below(10) == 0 ? "\n" : "\r\n");
-    if (below(5) != 0) request += "\r\n";
-    request += noise(30);
-    if (below(5) == 0) request[below(request.size())] = static_cast<char>(below(256));
-    const std::string answer = exchange(server_->port(), request);
+      bytes += (below(3) == 0 ? noise(60) : headers[below(headers.size())]) + (below(10) == 0 ? "\n" : "\r\n");
+    if (below(5) != 0) bytes += "\r\n";
+    bytes += noise(30);
+    if (below(5) == 0) bytes[below(bytes.size())] = static_cast<char>(below(256));
+    const std::string answer = request(bytes);
     EXPECT_TRUE(answer.empty() || answer.starts_with("HTTP/1.")) << i;
     if (i % 50 == 0) expect_answering();
   }
-  for (int i = 0; i < 100; ++i) exchange(server_->port(), noise(300));
+  for (int i = 0; i < 100; ++i) request(noise(300));
   expect_answering();
-  EXPECT_EQ(contents(run_.path()), before);
+  EXPECT_EQ(contents(run()), before);
 }
 
 TEST_F(WatchServerTest, SilentConnectionsDoNotBlock) {
   std::vector<int> silent;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(server_->port()));
-  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
   for (int i = 0; i < 40; ++i) {
-    silent.push_back(socket(AF_INET, SOCK_STREAM, 0));
-    ASSERT_EQ(connect(silent.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    silent.push_back(connected(server_.port));
+    ASSERT_GE(silent.back(), 0);
     if (i % 2 == 0) send(silent.back(), "GET / HT", 8, MSG_NOSIGNAL);
   }
   expect_answering();
@@ -168,8 +160,8 @@ TEST_F(WatchServerTest, SilentConnectionsDoNotBlock) {
 }
 
 TEST_F(WatchServerTest, PortInUseIsAnError) {
-  EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.port = server_->port()}), "cannot listen on 127.0.0.1 port");
-  EXPECT_INPUT_ERROR(WatchServer(*answers_, WatchOptions{.host = "192.0.2.1", .port = 0, .token = "0123456789abcdef"}),
+  EXPECT_INPUT_ERROR(serve(*answers_, {.port = server_.port}), "cannot listen on 127.0.0.1 port");
+  EXPECT_INPUT_ERROR(serve(*answers_, {.host = "192.0.2.1", .port = 0, .token = "0123456789abcdef"}),
                      "cannot listen on 192.0.2.1 port 0");
   expect_answering();
 }

@@ -1,32 +1,18 @@
-// A run directory with two steps, for the tests of gluon watch.
+// A run directory with two steps and the answers of gluon watch to requests for it.
 
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <fstream>
-#include <thread>
+#include <optional>
 
 #include "gluon/core/check.h"
 #include "lab/report/page.h"
+#include "lab/report/watch_answers.h"
 #include "tests/temporary_folder.h"
 
 namespace gluon::lab {
-
-class WatchedRun {
- public:
-  WatchedRun() {
-    folder_.write("config.toml", "steps=2\n");
-    folder_.write("log.csv", "step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n");
-  }
-
-  const std::filesystem::path& path() const { return folder_.path(); }
-  void append(const std::string& line) const { std::ofstream(path() / "log.csv", std::ios::app) << line; }
-
- private:
-  TemporaryFolder folder_;
-};
 
 inline bool built_with_page() {
   try {
@@ -36,7 +22,23 @@ inline bool built_with_page() {
   }
 }
 
-}  // namespace gluon::lab
-
 #define GLUON_PAGE_OR_SKIP() \
   if (!built_with_page()) GTEST_SKIP() << "built without the page"
+
+class WatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    GLUON_PAGE_OR_SKIP();
+    folder_.write("config.toml", "steps=2\n");
+    folder_.write("log.csv", "step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n");
+    answers_.emplace(std::vector{run()}, FitOptions{}, "");
+  }
+
+  const std::filesystem::path& run() const { return folder_.path(); }
+  void append(const std::string& line) const { std::ofstream(run() / "log.csv", std::ios::app) << line; }
+
+  TemporaryFolder folder_;
+  std::optional<WatchAnswers> answers_;
+};
+
+}  // namespace gluon::lab
