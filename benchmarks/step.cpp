@@ -1,17 +1,15 @@
-#include "benchmarks/step.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/cuda.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <string_view>
 
+#include "benchmarks/benchmarks.h"
 #include "gluon/core/check.h"
 #include "gluon/fit/median.h"
 #include "gluon/geometry/presets.h"
@@ -32,6 +30,7 @@ constexpr std::string_view kEmbedding = "embedding";
 struct Shape {
   int64_t rows;
   int64_t cols;
+  bool operator==(const Shape&) const = default;
 };
 
 // The hidden matrices of `blocks` blocks: q, k, v, projection and the two of the MLP.
@@ -141,31 +140,27 @@ double seconds_of(const at::Device& device, const std::function<void()>& run) {
     if (const std::optional<double> seconds = kernels::device_seconds(run)) return *seconds;
   }
   wait();
-  const auto start = std::chrono::steady_clock::now();
+  lab::Stopwatch stopwatch;
   run();
   wait();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return stopwatch.lap();
 }
 
-// Flop rate of a large square product in the precision of the iteration, best of three: what the machine can do.
+double least_seconds_of_three(const at::Device& device, const std::function<void()>& run) {
+  return std::min({seconds_of(device, run), seconds_of(device, run), seconds_of(device, run)});
+}
+
+// Flop rate of a large square product in the precision of the iteration: what the machine can do.
 double product_flops_per_second(const at::Device& device) {
   const int64_t side = device.is_cuda() ? 8192 : 2048;
   const at::Tensor a = at::randn({side, side}, device).to(device.is_cuda() ? at::kHalf : at::kFloat);
-  double best = 0;
-  for (int i = 0; i < 3; ++i) {
-    best = std::max(best, 2 * std::pow(side, 3) / seconds_of(device, [&] { at::mm(a, a); }));
-  }
-  return best;
+  return 2 * std::pow(side, 3) / least_seconds_of_three(device, [&] { at::mm(a, a); });
 }
 
 double bytes_per_second(const at::Device& device) {
   const at::Tensor from = at::randn({int64_t{1} << 28}, device);
   const at::Tensor to = at::empty_like(from);
-  double best = 0;
-  for (int i = 0; i < 3; ++i) {
-    best = std::max(best, 2.0 * static_cast<double>(from.nbytes()) / seconds_of(device, [&] { to.copy_(from); }));
-  }
-  return best;
+  return 2.0 * static_cast<double>(from.nbytes()) / least_seconds_of_three(device, [&] { to.copy_(from); });
 }
 
 // Squared error of a direction, an entry of the polar factor or a sign being 1 in the mean.
@@ -186,8 +181,7 @@ Errors direction_errors(const std::vector<Shape>& shapes, const at::Device& devi
                         const OptimizerOptions& options, Role role) {
   std::vector<Shape> different;
   for (const Shape& shape : shapes) {
-    const auto same = [&](const Shape& s) { return s.rows == shape.rows && s.cols == shape.cols; };
-    if (std::none_of(different.begin(), different.end(), same)) different.push_back(shape);
+    if (std::find(different.begin(), different.end(), shape) == different.end()) different.push_back(shape);
   }
   const std::vector<Layer> layers = make_random_layers(different, device, role);
   for (const Layer& layer : layers) at::Tensor(layer.parameter).zero_();
@@ -231,16 +225,14 @@ StepResult run_step(const StepOptions& options) {
   Reference reference(layers, sign);
   for (int warmup = 0; warmup < 2; ++warmup) ours.step();
   reference.step();
-  std::vector<double> our_times;
-  std::vector<double> reference_times;
+  std::vector<double> our_times, reference_times;
   for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
     our_times.push_back(seconds_of(device, [&] { ours.step(); }));
     reference_times.push_back(seconds_of(device, [&] { reference.step(); }));
   }
 
   StepResult result;
-  double our_flops = 0;
-  double their_flops = 0;
+  double our_flops = 0, their_flops = 0;
   for (const Shape& shape : shapes) {
     result.parameters += shape.rows * shape.cols;
     if (sign) continue;
