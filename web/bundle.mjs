@@ -8,8 +8,7 @@ const out = process.argv[2];
 if (!out) throw new Error('usage: node bundle.mjs page.html');
 const source = join(dirname(fileURLToPath(import.meta.url)), 'src');
 
-// Short lines, because the page becomes C++ string literals.
-const options = {bundle: true, minify: true, write: false, lineLimit: 1000, charset: 'ascii', logLevel: 'warning'};
+const options = {bundle: true, minify: true, write: false, charset: 'ascii', logLevel: 'warning'};
 const script = await build({...options, entryPoints: [join(source, 'main.ts')], format: 'iife', target: 'es2022'});
 const style = await build({...options, entryPoints: [join(source, 'style.css')]});
 

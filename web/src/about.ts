@@ -12,11 +12,7 @@ function facts(run: Run): HTMLElement {
   };
   add('path', run.path);
   if (run.layers.length) add('estimator', run.estimator);
-  add('data', run.facts?.data);
-  add('machine', run.facts?.machine);
-  add('device', run.facts?.device);
-  add('threads', run.facts?.threads);
-  add('precision', run.facts?.precision);
+  for (const name of ['data', 'machine', 'device', 'threads', 'precision'] as const) add(name, run.facts?.[name]);
   add('version', run.facts?.version && `gluon ${run.facts.version}`);
   return list;
 }

@@ -25,14 +25,10 @@ export interface ChartOptions {
 const drawn: Record<string, uPlot> = ((globalThis as Record<string, unknown>).gluonCharts = {}) as never;
 
 // Points with a known x, sorted by it; on a log scale, values <= 0 are gaps.
-function points(series: Series, logY: boolean): [number[], Value[]] {
-  const kept: [number, Value][] = [];
-  series.x.forEach((x, i) => {
-    const y = series.y[i];
-    if (x !== null) kept.push([x, logY && y !== null && y <= 0 ? null : y]);
-  });
-  kept.sort((a, b) => a[0] - b[0]);
-  return [kept.map((p) => p[0]), kept.map((p) => p[1])];
+function points({x, y}: Series, logY: boolean): [number[], Value[]] {
+  const order = x.flatMap((value, i) => (value === null ? [] : [i])).sort((a, b) => x[a]! - x[b]!);
+  const shown = (value: Value) => (logY && value !== null && value <= 0 ? null : value);
+  return [order.map((i) => x[i]!), order.map((i) => shown(y[i]))];
 }
 
 // Each series has its own points: at the pointer it shows its nearest one.
@@ -50,16 +46,13 @@ function style(series: Series, logY: boolean): uPlot.Series {
     label: series.label, stroke: series.color, width: 1.6,
     value: (_: uPlot, value: Value) => number(value, 5), scale: logY ? 'log' : 'y',
   };
-  switch (series.style) {
-    case 'dots':
-      return {...common, paths: () => null, points: {show: true, size: 5, fill: series.color, width: 0}};
-    case 'dashed':
-      return {...common, dash: [6, 4], points: {show: false}};
-    case 'faint':
-      return {...common, width: 1, alpha: 0.45, points: {show: false}};
-    default:
-      return {...common, points: {show: series.x.length < 2}};
-  }
+  const styles = {
+    line: {points: {show: series.x.length < 2}},
+    dots: {paths: () => null, points: {show: true, size: 5, fill: series.color, width: 0}},
+    dashed: {dash: [6, 4], points: {show: false}},
+    faint: {width: 1, alpha: 0.45, points: {show: false}},
+  };
+  return {...common, ...styles[series.style ?? 'line']};
 }
 
 function axis(label: string, scale: string, size: number): uPlot.Axis {

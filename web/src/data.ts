@@ -2,11 +2,14 @@
 
 export type Value = number | null;
 
-export interface Curve {
+interface StepCurve {
   step: number[];
+  value: Value[];
+}
+
+export interface Curve extends StepCurve {
   tokens: number[];
   seconds: Value[];
-  value: Value[];
 }
 
 export interface Fit {
@@ -40,11 +43,6 @@ export interface GroupRadius {
   gradient: number;
   predicted: number;
   used: Value;
-}
-
-interface StepCurve {
-  step: number[];
-  value: Value[];
 }
 
 /** The median over the layers of a group at each sampled step. */
@@ -101,11 +99,12 @@ export function measured(report: Report): Run[] {
   return report.runs.filter((run) => run.layers.length > 0);
 }
 
-/** The fit's estimate of Lhat at each sample, L0 + L1 |g|*. */
-export function fitted(layer: Layer): Value[] {
-  const fit = layer.fit;
-  if (!fit) return layer.gradient.map(() => null);
-  return layer.gradient.map((g) => (g === null ? null : fit.L0 + fit.L1 * g));
+/** The fit's estimate of Lhat, L0 + L1 |g|*. */
+export const estimate = (fit: Fit, gradient: number) => fit.L0 + fit.L1 * gradient;
+
+/** The same at each sample. */
+export function fitted({fit, gradient}: Layer): Value[] {
+  return gradient.map((g) => (fit === null || g === null ? null : estimate(fit, g)));
 }
 
 /** "B.4 attn.c_q", or "24: B.4 attn.c_q" for a layer named by a number. */

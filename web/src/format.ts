@@ -11,10 +11,9 @@ export function number(value: Value | undefined, digits = 4): string {
 
 /** 12k, 3.4M: for axes. */
 export function short(value: number): string {
-  const size = Math.abs(value);
-  if (size >= 1e9) return `${Number((value / 1e9).toPrecision(4))}B`;
-  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(4))}M`;
-  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(4))}k`;
+  for (const [unit, name, least] of [[1e9, 'B', 1e9], [1e6, 'M', 1e6], [1e3, 'k', 1e4]] as const) {
+    if (Math.abs(value) >= least) return `${Number((value / unit).toPrecision(4))}${name}`;
+  }
   return number(value);
 }
 
@@ -27,4 +26,11 @@ export function median(values: number[]): Value {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** The smallest and the largest known value. */
+export function extent(values: Value[]): [number, number] | null {
+  const known = values.filter((value): value is number => value !== null);
+  if (known.length === 0) return null;
+  return [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))];
 }

@@ -1,16 +1,11 @@
 // Curves over the run: radii, predicted and used radii, alignment, the optimizer's share of time.
 import {drawChart, type Series} from './chart.ts';
-import type {GroupHistory, Report, Run, Value} from './data.ts';
+import type {GroupHistory, Report, Run} from './data.ts';
 import {h, section} from './element.ts';
 import type {Section} from './section.ts';
 import {groupColor, runColor} from './theme.ts';
 
-interface Line {
-  label: string;
-  x: number[];
-  y: Value[];
-  style?: Series['style'];
-}
+type Line = Omit<Series, 'color'>;
 
 interface Panel {
   id: string;

@@ -1,8 +1,8 @@
 // One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, for all runs side by side.
 import {drawChart, removeChart} from './chart.ts';
-import {fitted, title, type Layer, type Report, type Run} from './data.ts';
+import {estimate, fitted, title, type Layer, type Report, type Run} from './data.ts';
 import {h} from './element.ts';
-import {number, percent} from './format.ts';
+import {extent, number, percent} from './format.ts';
 import {color, runColor} from './theme.ts';
 
 function heading(run: Run, layer: Layer): string {
@@ -19,27 +19,20 @@ function details(layer: Layer): string {
   return parts.filter(Boolean).join(' · ');
 }
 
-// The fitted line from the smallest to the largest gradient.
-function lineOver(layer: Layer): {x: number[]; y: number[]} {
-  const gradients = layer.gradient.filter((g): g is number => g !== null);
-  if (!layer.fit || gradients.length === 0) return {x: [], y: []};
-  const x = [gradients.reduce((a, b) => Math.min(a, b)), gradients.reduce((a, b) => Math.max(a, b))];
-  return {x, y: x.map((g) => layer.fit!.L0 + layer.fit!.L1 * g)};
-}
-
 function drawRun(panel: HTMLElement, run: Run, layer: Layer, index: number): void {
   const over = h('div');
   const against = h('div');
   panel.append(h('h3', {}, heading(run, layer)), h('p', {class: 'about'}, details(layer)), over, against);
   const stroke = runColor(index);
-  const line = lineOver(layer);
+  // The fitted line from the smallest to the largest gradient.
+  const ends = (layer.fit && extent(layer.gradient)) ?? [];
   drawChart(over, [
     {label: 'Lhat', x: layer.step, y: layer.smoothness, color: stroke, style: 'dots'},
     {label: 'L0 + L1 |g|*', x: layer.step, y: fitted(layer), color: color('fit')},
   ], {id: `layer-${index}-steps`, xLabel: 'steps', yLabel: 'Lhat', height: 260});
   drawChart(against, [
     {label: 'Lhat', x: layer.gradient, y: layer.smoothness, color: stroke, style: 'dots'},
-    {label: 'L0 + L1 |g|*', x: line.x, y: line.y, color: color('fit')},
+    {label: 'L0 + L1 |g|*', x: ends, y: ends.map((g) => estimate(layer.fit!, g)), color: color('fit')},
   ], {id: `layer-${index}-gradient`, xLabel: '|g|*', yLabel: 'Lhat', height: 220});
 }
 

@@ -12,10 +12,7 @@ const kOrders: [Order, string][] = [['network', 'position in the network'], ['L1
   ['mseRel', 'relative MSE, largest first'], ['violations', 'samples above the line, most first'], ['name', 'name']];
 
 const collator = new Intl.Collator('en', {numeric: true});
-
-function byName(a: Layer, b: Layer): number {
-  return collator.compare(a.name, b.name);
-}
+const byName = (a: Layer, b: Layer) => collator.compare(a.name, b.name);
 
 function sorted(layers: Layer[], order: Order): Layer[] {
   const list = [...layers];

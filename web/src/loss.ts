@@ -2,22 +2,13 @@
 import {drawChart, type Series} from './chart.ts';
 import type {Curve, Report, Run} from './data.ts';
 import {h, section, select, table} from './element.ts';
-import {number, short} from './format.ts';
+import {extent, number, short} from './format.ts';
 import type {Section} from './section.ts';
 import {runColor} from './theme.ts';
 
 type Axis = 'step' | 'tokens' | 'seconds';
 
 const kAxes: [Axis, string][] = [['step', 'steps'], ['tokens', 'tokens'], ['seconds', 'seconds']];
-
-function least(curve: Curve): number | null {
-  const known = curve.value.filter((value): value is number => value !== null);
-  return known.length ? known.reduce((a, b) => Math.min(a, b)) : null;
-}
-
-function lastOf<T>(values: T[]): T | null {
-  return values.length ? values[values.length - 1] : null;
-}
 
 function hasAxis(curve: Curve, axis: Axis): boolean {
   return curve[axis].some((x) => x !== null && x > 0);
@@ -28,9 +19,8 @@ function logged(report: Report): Run[] {
 }
 
 function lossTable(runs: Run[]): HTMLElement {
-  const rows = runs.map((run) => [run.name, short(lastOf(run.log.loss.step) ?? 0),
-    number(lastOf(run.log.loss.value)), number(lastOf(run.log.val.value)), number(least(run.log.val)),
-    number(lastOf(run.log.loss.seconds))]);
+  const rows = runs.map(({name, log: {loss, val}}) => [name, short(loss.step.at(-1) ?? 0), number(loss.value.at(-1)),
+    number(val.value.at(-1)), number(extent(val.value)?.[0]), number(loss.seconds.at(-1))]);
   return table(['run', 'steps', 'training, last', 'validation, last', 'validation, least', 'seconds'], rows);
 }
 

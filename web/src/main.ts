@@ -10,12 +10,12 @@ import {follow} from './live.ts';
 import {lossSection} from './loss.ts';
 import {normsSection} from './norms.ts';
 import {radiiSection} from './radii.ts';
-import {rebuilt, type Section, type SectionMaker} from './section.ts';
+import {makeSection, type Section, type SectionMaker} from './section.ts';
 import {sweepSection} from './sweep.ts';
 import {themeButton} from './theme.ts';
 
-const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, rebuilt(normsSection), rebuilt(radiiSection),
-  historySection, rebuilt(sweepSection), rebuilt(aboutSection)];
+const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, normsSection, radiiSection, historySection,
+  sweepSection, aboutSection];
 
 const heading = h('h1');
 const nav = h('nav', {'aria-label': 'Sections'});
@@ -34,7 +34,7 @@ function shapeOf({runs, sweeps}: Report): string {
 
 function build(report: Report): void {
   for (const chart of main.querySelectorAll('.chart')) removeChart(chart.parentElement!);
-  sections = kMakers.map((make) => make(report)).filter((section) => section !== null);
+  sections = kMakers.map((make) => makeSection(make, report)).filter((section) => section !== null);
   main.replaceChildren(...sections.map((section) => section.element));
   const names = [...report.runs, ...report.sweeps].map((one) => one.name).join(', ');
   document.title = `${names} – Gluon report`;

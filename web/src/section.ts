@@ -6,23 +6,17 @@ export interface Section {
   update(report: Report): void;
 }
 
-/** Makes a section, or nothing when the report has no data for it. */
-export type SectionMaker = (report: Report) => Section | null;
+/** Makes a section, or nothing when the report has no data for it. An element alone is rebuilt for every report. */
+export type SectionMaker = (report: Report) => Section | HTMLElement | null;
 
-/** A section without controls, rebuilt for every report. */
-export function rebuilt(make: (report: Report) => HTMLElement | null): SectionMaker {
-  return (first) => {
-    const made = make(first);
-    if (!made) return null;
-    const section: Section = {
-      element: made,
-      update(report) {
-        const next = make(report);
-        if (!next) return;
-        section.element.replaceWith(next);
-        section.element = next;
-      },
-    };
-    return section;
-  };
+export function makeSection(make: SectionMaker, first: Report): Section | null {
+  const made = make(first);
+  if (!(made instanceof HTMLElement)) return made;
+  const section = {element: made, update(report: Report) {
+    const next = make(report);
+    if (!(next instanceof HTMLElement)) return;
+    section.element.replaceWith(next);
+    section.element = next;
+  }};
+  return section;
 }

@@ -1,19 +1,15 @@
 // A small chart of Lhat and L0 + L1 |g|* of one layer, as SVG: fast enough for hundreds on a page.
 import {fitted, type Layer, type Value} from './data.ts';
+import {extent} from './format.ts';
 
 const kWidth = 200;
 const kHeight = 72;
-const kSpace = 'http://www.w3.org/2000/svg';
 
-function extent(values: Value[]): [number, number] {
-  let low = Infinity;
-  let high = -Infinity;
-  for (const value of values) {
-    if (value === null) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return low <= high ? [low, high] : [0, 1];
+function svg(tag: string, attributes: Record<string, string>, ...children: SVGElement[]): SVGElement {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag) as SVGElement;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
 }
 
 function path(steps: number[], values: Value[], xs: [number, number], ys: [number, number], name: string): SVGElement {
@@ -23,28 +19,20 @@ function path(steps: number[], values: Value[], xs: [number, number], ys: [numbe
   let down = false;
   steps.forEach((step, i) => {
     const value = values[i];
-    if (value === null) {
-      down = false;
-      return;
+    if (value !== null) {
+      text += down ? 'L' : 'M';
+      text += `${((step - xs[0]) * sx).toFixed(1)} ${(kHeight - 3 - (value - ys[0]) * sy).toFixed(1)}`;
     }
-    text += `${down ? 'L' : 'M'}${((step - xs[0]) * sx).toFixed(1)} ${(kHeight - 3 - (value - ys[0]) * sy).toFixed(1)}`;
-    down = true;
+    down = value !== null;
   });
-  const element = document.createElementNS(kSpace, 'path');
-  element.setAttribute('d', text);
-  element.setAttribute('class', name);
-  return element;
+  return svg('path', {d: text, class: name});
 }
 
 export function smallMultiple(layer: Layer): SVGElement {
-  const svg = document.createElementNS(kSpace, 'svg');
-  svg.setAttribute('viewBox', `0 0 ${kWidth} ${kHeight}`);
-  svg.setAttribute('preserveAspectRatio', 'none');
-  svg.setAttribute('aria-hidden', 'true');
   const line = fitted(layer);
-  const xs = extent(layer.step);
-  const ys = extent([...layer.smoothness, ...line]);
-  ys[0] = Math.min(ys[0], 0);
-  svg.append(path(layer.step, layer.smoothness, xs, ys, 'measured'), path(layer.step, line, xs, ys, 'fitted'));
-  return svg;
+  const xs = extent(layer.step) ?? [0, 1];
+  const [low, high] = extent([...layer.smoothness, ...line]) ?? [0, 1];
+  const ys: [number, number] = [Math.min(low, 0), high];
+  return svg('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true'},
+    path(layer.step, layer.smoothness, xs, ys, 'measured'), path(layer.step, line, xs, ys, 'fitted'));
 }
