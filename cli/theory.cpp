@@ -1,28 +1,24 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "cli/commands.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/fit/fit.h"
 #include "gluon/smoothness/trajectory.h"
-#include "gluon/theory/deterministic.h"
-#include "gluon/theory/guarantee.h"
-#include "gluon/theory/prior_rates.h"
-#include "gluon/theory/stochastic.h"
+#include "gluon/theory/theorems.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::cli {
 namespace {
 
+using nlohmann::json;
 using theory::Constants;
 using theory::Guarantee;
 using theory::PriorRate;
@@ -39,13 +35,16 @@ struct TheoryFlags {
 // The result to print, with the origin of its constants.
 struct Answer {
   Constants constants;
-  std::vector<std::string> layers;  // names
   std::vector<std::string> notes;
   Guarantee guarantee;
   std::optional<double> iterations;  // for --eps
   std::optional<int64_t> steps;      // of --steps
   std::optional<double> bound;       // for --steps
   std::vector<PriorRate> prior;      // for --eps, where earlier results promise the same
+
+  std::string layer_name(std::size_t i) const {
+    return constants.layers[i].name.empty() ? std::to_string(i + 1) : constants.layers[i].name;
+  }
 };
 
 std::vector<double> parse_list(const std::string& text, const std::string& flag) {
@@ -59,12 +58,10 @@ std::vector<double> parse_list(const std::string& text, const std::string& flag)
   return numbers;
 }
 
-// All whole numbers up to here are exact in double.
-constexpr double kMostSteps = 1e15;
-
 int64_t parse_steps(const std::string& text) {
   const double steps = parse_number(text, "theory: --steps");
-  GLUON_CHECK(steps >= 1 && steps <= kMostSteps && std::floor(steps) == steps,
+  // All whole numbers up to here are exact in double.
+  GLUON_CHECK(steps >= 1 && steps <= 1e15 && std::floor(steps) == steps,
               "theory: --steps must be a whole number from 1 to 1e15, got ", text);
   return static_cast<int64_t>(steps);
 }
@@ -87,17 +84,13 @@ double required(const std::optional<double>& value, const TheoryFlags& flags, co
   return *value;
 }
 
-// One value per layer, or one for all of them.
-void read_per_layer(Constants& constants, const std::string& text, const std::string& flag,
-                    const std::function<void(theory::LayerConstants&, double)>& set) {
-  if (text.empty()) return;
+// One value per layer, or one for all of them; none without the flag.
+std::vector<double> parse_per_layer(const std::string& text, const std::string& flag, std::size_t layers) {
+  if (text.empty()) return {};
   const std::vector<double> numbers = parse_list(text, flag);
-  const std::size_t layers = constants.layers.size();
   GLUON_CHECK(numbers.size() == layers || numbers.size() == 1, "theory: ", flag,
               " must have 1 number or one per layer (", layers, "), got ", numbers.size());
-  for (std::size_t i = 0; i < layers; ++i) {
-    set(constants.layers[i], numbers[numbers.size() == 1 ? 0 : i]);
-  }
+  return numbers.size() == 1 ? std::vector<double>(layers, numbers[0]) : numbers;
 }
 
 void constants_from_flags(const TheoryFlags& flags, Answer& answer) {
@@ -108,7 +101,6 @@ void constants_from_flags(const TheoryFlags& flags, Answer& answer) {
               l1.size());
   for (std::size_t i = 0; i < l0.size(); ++i) {
     answer.constants.layers.push_back({.l0 = l0[i], .l1 = l1[i]});
-    answer.layers.push_back(std::to_string(i + 1));
   }
   answer.constants.initial_gap = required(flags.initial_gap, flags, "--delta0");
 }
@@ -131,7 +123,6 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
       continue;
     }
     answer.constants.layers.push_back({.l0 = layer.fit.l0, .l1 = layer.fit.l1, .name = layer.layer});
-    answer.layers.push_back(layer.layer);
   }
   for (const UnfittedLayer& layer : fits.unfitted) {
     answer.notes.push_back("layer '" + layer.layer + "' is left out: " + layer.reason);
@@ -165,11 +156,15 @@ Answer solve(const TheoryFlags& flags) {
   Answer answer;
   if (flags.steps) answer.steps = parse_steps(*flags.steps);
   flags.run.empty() ? constants_from_flags(flags, answer) : constants_from_run(flags, answer);
-  read_per_layer(answer.constants, flags.t, "--t", [](auto& layer, double value) { layer.t = value; });
-  read_per_layer(answer.constants, flags.noise_factor, "--noise-factor",
-                 [](auto& layer, double value) { layer.noise_factor = value; });
+  auto& layers = answer.constants.layers;
+  const std::vector<double> t = parse_per_layer(flags.t, "--t", layers.size());
+  const std::vector<double> factors = parse_per_layer(flags.noise_factor, "--noise-factor", layers.size());
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!t.empty()) layers[i].t = t[i];
+    if (!factors.empty()) layers[i].noise_factor = factors[i];
+  }
   answer.guarantee = make_guarantee(flags, answer.constants);
-  if (flags.theorem == "3" && flags.noise_factor.empty()) {
+  if (flags.theorem == "3" && factors.empty()) {
     answer.notes.push_back("c_i = 1 holds for Euclidean norms; others need --noise-factor");
   }
   if (flags.precision) answer.iterations = answer.guarantee.iterations(*flags.precision);
@@ -187,40 +182,34 @@ Answer solve(const TheoryFlags& flags) {
   return answer;
 }
 
-// All digits as long as they are exact.
+// Counts up to here are printed with all digits.
+constexpr double kExactCount = 1e14;
+
 std::string count_text(double count) {
-  std::ostringstream out;
-  if (count < 1e14) {
-    out << static_cast<int64_t>(count);
-  } else {
-    out << std::setprecision(6) << count;
-  }
-  return out.str();
+  return count < kExactCount ? std::to_string(static_cast<int64_t>(count)) : join(count);
 }
 
-nlohmann::json count_json(double count) {
-  if (count < 1e14) return static_cast<int64_t>(count);
-  return count;
+json count_json(const std::optional<double>& count) {
+  if (!count) return nullptr;
+  return *count < kExactCount ? json(static_cast<int64_t>(*count)) : json(*count);
 }
 
-template <typename Value> nlohmann::json optional_json(const std::optional<Value>& value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+template <typename Value> json optional_json(const std::optional<Value>& value) {
+  return value ? json(*value) : json();
 }
 
 void print_json(const TheoryFlags& flags, const Answer& answer) {
   const Guarantee& guarantee = answer.guarantee;
-  nlohmann::json layers = nlohmann::json::array();
-  for (std::size_t i = 0; i < answer.layers.size(); ++i) {
-    const theory::LayerConstants& layer = answer.constants.layers[i];
-    nlohmann::json row = {{"layer", answer.layers[i]},
-                          {"L0", layer.l0},
-                          {"L1", layer.l1},
-                          {"radius", guarantee.radii[i]},
-                          {"largest_radius", guarantee.largest_radii[i]}};  // null when there is none
-    if (!guarantee.weights.empty()) row["weight"] = guarantee.weights[i];
-    layers.push_back(std::move(row));
+  json layers = json::array();
+  for (std::size_t i = 0; i < answer.constants.layers.size(); ++i) {
+    layers.push_back({{"layer", answer.layer_name(i)},
+                      {"L0", answer.constants.layers[i].l0},
+                      {"L1", answer.constants.layers[i].l1},
+                      {"radius", guarantee.radii[i]},
+                      {"largest_radius", guarantee.largest_radii[i]}});  // null when there is none
+    if (!guarantee.weights.empty()) layers.back()["weight"] = guarantee.weights[i];
   }
-  nlohmann::json prior = nlohmann::json::array();
+  json prior = json::array();
   for (const PriorRate& row : answer.prior) {
     prior.push_back({{"result", row.source},
                      {"stochastic", row.stochastic},
@@ -228,41 +217,44 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
                      {"radius", row.radius},
                      {"one_minus_beta", row.one_minus_beta},
                      {"applies", row.obstacle.empty()},
-                     {"obstacle", row.obstacle.empty() ? nlohmann::json(nullptr) : nlohmann::json(row.obstacle)},
-                     {"K", row.iterations ? count_json(*row.iterations) : nlohmann::json(nullptr)}});
+                     {"obstacle", row.obstacle.empty() ? json() : json(row.obstacle)},
+                     {"K", count_json(row.iterations)}});
   }
-  const nlohmann::json json = {
-      {"theorem", flags.theorem},
-      {"promise", guarantee.promise},
-      {"formula", guarantee.formula},
-      {"bound_formula", guarantee.bound_formula},
-      {"K", answer.iterations ? count_json(*answer.iterations) : nlohmann::json(nullptr)},
-      {"eps", optional_json(flags.precision)},
-      {"steps", optional_json(answer.steps)},
-      {"bound", optional_json(answer.bound)},
-      {"delta0", answer.constants.initial_gap},
-      {"mu", optional_json(flags.mu)},
-      {"zeta", optional_json(flags.zeta)},
-      {"sigma", optional_json(flags.sigma)},
-      {"momentum", guarantee.momentum},
-      {"layers", layers},
-      {"prior", prior},
-      {"notes", answer.notes},
-  };
-  std::cout << json.dump(2) << '\n';
+  const json result = {{"theorem", flags.theorem},
+                       {"promise", guarantee.promise},
+                       {"formula", guarantee.formula},
+                       {"bound_formula", guarantee.bound_formula},
+                       {"K", count_json(answer.iterations)},
+                       {"eps", optional_json(flags.precision)},
+                       {"steps", optional_json(answer.steps)},
+                       {"bound", optional_json(answer.bound)},
+                       {"delta0", answer.constants.initial_gap},
+                       {"mu", optional_json(flags.mu)},
+                       {"zeta", optional_json(flags.zeta)},
+                       {"sigma", optional_json(flags.sigma)},
+                       {"momentum", guarantee.momentum},
+                       {"layers", layers},
+                       {"prior", prior},
+                       {"notes", answer.notes}};
+  std::cout << result.dump(2) << '\n';
+}
+
+void print_row(const std::vector<std::size_t>& widths, const std::vector<std::string>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    std::cout << std::left << std::setw(static_cast<int>(widths[i])) << cells[i];
+  }
+  std::cout << '\n';
 }
 
 void print_prior(const Answer& answer) {
   if (answer.prior.empty()) return;
-  std::cout << "\nearlier results (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n"
-            << std::left << std::setw(26) << "result" << std::setw(10) << "rate" << std::setw(18) << "radius"
-            << std::setw(18) << "1 - beta"
-            << "K\n";
+  std::cout << "\nearlier results (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n";
+  const std::vector<std::size_t> widths = {26, 10, 18, 18, 0};
+  print_row(widths, {"result", "rate", "radius", "1 - beta", "K"});
   for (const PriorRate& row : answer.prior) {
     std::string count = row.obstacle.empty() ? "constants not given" : "does not apply: " + row.obstacle;
     if (row.iterations) count = count_text(*row.iterations);
-    std::cout << std::setw(26) << row.source << std::setw(10) << row.rate << std::setw(18) << row.radius
-              << std::setw(18) << row.one_minus_beta << count << '\n';
+    print_row(widths, {row.source, row.rate, row.radius, row.one_minus_beta, count});
   }
 }
 
@@ -284,19 +276,18 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
   std::cout << ", momentum " << guarantee.momentum << '\n';
   for (const std::string& note : answer.notes) std::cout << "  note: " << note << '\n';
 
-  std::size_t width = 5, radius_width = 6;
-  for (const std::string& name : answer.layers) width = std::max(width, name.size());
-  for (const std::string& radius : guarantee.radii) radius_width = std::max(radius_width, radius.size());
-  const auto name_width = static_cast<int>(width + 2), text_width = static_cast<int>(radius_width + 2);
-  std::cout << '\n'
-            << std::left << std::setw(name_width) << "layer" << std::setw(12) << "L0" << std::setw(12) << "L1"
-            << std::setw(12) << "weight" << std::setw(text_width) << "radius"
-            << "at most\n";
-  for (std::size_t i = 0; i < answer.layers.size(); ++i) {
-    const theory::LayerConstants& layer = answer.constants.layers[i];
-    std::cout << std::setw(name_width) << answer.layers[i] << std::setw(12) << layer.l0 << std::setw(12) << layer.l1
-              << std::setw(12) << (guarantee.weights.empty() ? "-" : join(guarantee.weights[i]))
-              << std::setw(text_width) << guarantee.radii[i] << guarantee.largest_radii[i] << '\n';
+  const auto& layers = answer.constants.layers;
+  std::vector<std::size_t> widths = {7, 12, 12, 12, 8, 0};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    widths[0] = std::max(widths[0], answer.layer_name(i).size() + 2);
+    widths[4] = std::max(widths[4], guarantee.radii[i].size() + 2);
+  }
+  std::cout << '\n';
+  print_row(widths, {"layer", "L0", "L1", "weight", "radius", "at most"});
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    print_row(widths, {answer.layer_name(i), join(layers[i].l0), join(layers[i].l1),
+                       guarantee.weights.empty() ? "-" : join(guarantee.weights[i]), guarantee.radii[i],
+                       join(guarantee.largest_radii[i])});
   }
   print_prior(answer);
 }

@@ -9,10 +9,9 @@
 #include "cli/fit_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
-#include "gluon/fit/full_radius.h"
 #include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
-#include "lab/train/config_toml.h"
+#include "lab/train/config_fields.h"
 #include "lab/train/tuned_config.h"
 
 namespace gluon::cli {

@@ -41,8 +41,7 @@ cpp() {
 tidy() {
   command -v clang-tidy >/dev/null || { without clang-tidy; return; }
   git ls-files -z gluon/theory/'*.cpp' gluon/fit/'*.cpp' gluon/core/spec.cpp \
-    gluon/lmo/orthogonalize/coefficients.cpp gluon/radius/schedule.cpp gluon/smoothness/sample.cpp \
-    gluon/smoothness/paper_log.cpp gluon/smoothness/'trajectory*.cpp' |
+    gluon/lmo/orthogonalize/coefficients.cpp gluon/radius/schedule.cpp gluon/smoothness/trajectory.cpp |
     each 3 bash -c 'clang-tidy --quiet --warnings-as-errors="*" "$@" -- -std=c++20 -fopenmp -I. 2>/dev/null' clang-tidy
 }
 

@@ -4,10 +4,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstdio>
 #include <fstream>
+#include <iomanip>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "gluon/checkpoint/safetensors.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/update/optimizer.h"
 
 namespace gluon {
 namespace {
@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLatest = "latest";
 constexpr std::string_view kFileStart = "step-";
-constexpr std::string_view kFileEnd = ".safetensors";
 constexpr std::size_t kKeptFiles = 2;
 
 constexpr std::string_view kModel = "model/";
@@ -35,25 +34,14 @@ constexpr std::string_view kStepKey = "gluon.step";
 constexpr std::string_view kOptimizerVersionKey = "gluon.optimizer.version";
 constexpr std::string_view kOptimizerStepKey = "gluon.optimizer.step";
 
-std::string file_name(int64_t step) {
-  std::array<char, 32> digits{};
-  std::snprintf(digits.data(), digits.size(), "%08lld", static_cast<long long>(step));
-  return join(kFileStart, digits.data(), kFileEnd);
-}
-
-std::optional<int64_t> parse_count(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
-}
+std::string file_name(int64_t step) { return join(kFileStart, std::setfill('0'), std::setw(8), step, ".safetensors"); }
 
 // The step of a checkpoint's file name; nothing for any other name.
-std::optional<int64_t> parse_file_name(std::string_view name) {
-  if (name.size() <= kFileStart.size() + kFileEnd.size()) return std::nullopt;
-  if (!name.starts_with(kFileStart) || !name.ends_with(kFileEnd)) return std::nullopt;
-  const auto step = parse_count(name.substr(kFileStart.size(), name.size() - kFileStart.size() - kFileEnd.size()));
-  return step && file_name(*step) == name ? step : std::nullopt;
+std::optional<int64_t> parse_file_name(const std::string& name) {
+  if (!name.starts_with(kFileStart)) return std::nullopt;
+  int64_t step = -1;
+  std::from_chars(name.data() + kFileStart.size(), name.data() + name.size(), step);
+  return step >= 0 && file_name(step) == name ? std::optional(step) : std::nullopt;
 }
 
 std::vector<std::string> file_names(const fs::path& directory) {
@@ -84,11 +72,9 @@ std::vector<int64_t> steps_newest_first(const std::vector<std::string>& names, s
 // What killed writers left; files that are not ours stay.
 void remove_temporaries(const fs::path& directory) {
   for (const std::string& name : file_names(directory)) {
-    const std::size_t mark = name.rfind(kTemporaryMark);
-    if (mark == std::string::npos) continue;
-    const std::string target = name.substr(0, mark);
+    const std::string target = name.substr(0, name.rfind(kTemporaryMark));
     std::error_code ignored;
-    if (target == kLatest || parse_file_name(target)) fs::remove(directory / name, ignored);
+    if (target != name && (target == kLatest || parse_file_name(target))) fs::remove(directory / name, ignored);
   }
 }
 
@@ -119,12 +105,15 @@ TensorFile to_file(const Checkpoint& checkpoint) {
   return file;
 }
 
-int64_t take_count(std::map<std::string, std::string>& metadata, std::string_view key, const std::string& origin) {
-  const auto entry = metadata.extract(std::string(key));
-  GLUON_CHECK(entry, origin, "is not a checkpoint: its metadata has no '", key, "'");
-  const auto count = parse_count(entry.mapped());
-  GLUON_CHECK(count, origin, "metadata '", key, "' must be a whole number >= 0, got '", entry.mapped(), "'");
-  return *count;
+int64_t take_count(TensorFile& file, std::string_view key, const std::string& origin, const char* kind) {
+  const auto entry = file.metadata.extract(std::string(key));
+  GLUON_CHECK(entry, origin, "is not ", kind, ": its metadata has no '", key, "'");
+  const std::string& text = entry.mapped();
+  int64_t count = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  GLUON_CHECK(error == std::errc() && end == text.data() + text.size() && count >= 0, origin, "metadata '", key,
+              "' must be a whole number >= 0, got '", text, "'");
+  return count;
 }
 
 // Moves the entry into the map when its name has the prefix.
@@ -140,11 +129,12 @@ Checkpoint read_checkpoint(const fs::path& path) {
   TensorFile file = read_safetensors(path);
   GLUON_CHECK(file.verified, origin, "has no checksum");
   Checkpoint checkpoint;
-  checkpoint.version = take_count(file.metadata, kVersionKey, origin);
+  const auto take = [&](std::string_view key) { return take_count(file, key, origin, "a checkpoint"); };
+  checkpoint.version = take(kVersionKey);
   if (checkpoint.version > Checkpoint::kVersion) return checkpoint;
-  checkpoint.step = take_count(file.metadata, kStepKey, origin);
-  checkpoint.optimizer.version = take_count(file.metadata, kOptimizerVersionKey, origin);
-  checkpoint.optimizer.step = take_count(file.metadata, kOptimizerStepKey, origin);
+  checkpoint.step = take(kStepKey);
+  checkpoint.optimizer.version = take(kOptimizerVersionKey);
+  checkpoint.optimizer.step = take(kOptimizerStepKey);
   for (const auto& [name, tensor] : file.tensors) {
     GLUON_CHECK(take_prefixed(kModel, name, tensor, checkpoint.model) ||
                     take_prefixed(kOptimizer, name, tensor, checkpoint.optimizer.tensors) ||
@@ -236,6 +226,22 @@ void restore_tensors(const std::map<std::string, at::Tensor>& values,
     GLUON_CHECK(targets.count(name) == 1, "restore_tensors: '", name, "' is unknown here");
   }
   for (const auto& [name, target] : targets) target.copy_(values.at(name));
+}
+
+void save_optimizer(const fs::path& path, const Optimizer& optimizer) {
+  OptimizerState state = optimizer.state();
+  if (optimizer.options().collective->rank() > 0) return;
+  write_safetensors(path, {.tensors = std::move(state.tensors),
+                           .metadata = {{std::string(kOptimizerVersionKey), std::to_string(state.version)},
+                                        {std::string(kOptimizerStepKey), std::to_string(state.step)}}});
+}
+
+void load_optimizer(const fs::path& path, Optimizer& optimizer) {
+  TensorFile file = read_safetensors(path);
+  const std::string origin = join("load_optimizer: '", path.string(), "' ");
+  const auto take = [&](std::string_view key) { return take_count(file, key, origin, "an optimizer state"); };
+  const int64_t version = take(kOptimizerVersionKey);
+  optimizer.load_state({.version = version, .step = take(kOptimizerStepKey), .tensors = std::move(file.tensors)});
 }
 
 }  // namespace gluon

@@ -20,6 +20,8 @@
 
 namespace gluon {
 
+class Optimizer;
+
 struct Checkpoint {
   static constexpr int64_t kVersion = 1;
 
@@ -49,5 +51,15 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
 /// Copies `values` into the tensors of `targets`, by name. Throws InputError, with nothing copied, on a missing or
 /// unknown name, another shape or another dtype.
 void restore_tensors(const std::map<std::string, at::Tensor>& values, const std::map<std::string, at::Tensor>& targets);
+
+/// Writes an optimizer's state as one safetensors file, whole or not at all, for programs that keep their own
+/// checkpoints: the tensors of OptimizerState by name and the metadata gluon.optimizer.version and gluon.optimizer.step.
+/// With several ranks all of them call it together, and rank 0 writes. Throws InputError with the path and the system's
+/// reason.
+void save_optimizer(const std::filesystem::path& path, const Optimizer& optimizer);
+
+/// Reads what save_optimizer() wrote, into an optimizer over the same layers, in any order, on any ranks. Throws
+/// InputError, with nothing changed, when the file is damaged, is no optimizer state, or does not fit the layers.
+void load_optimizer(const std::filesystem::path& path, Optimizer& optimizer);
 
 }  // namespace gluon

@@ -9,9 +9,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iomanip>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -54,11 +54,7 @@ uint32_t extend_crc(uint32_t crc, const void* bytes, std::size_t count) {
   return static_cast<uint32_t>(crc32_z(crc, static_cast<const Bytef*>(bytes), count));
 }
 
-std::string crc_digits(uint32_t crc) {
-  std::array<char, 9> digits{};
-  std::snprintf(digits.data(), digits.size(), "%08x", crc);
-  return digits.data();
-}
+std::string crc_digits(uint32_t crc) { return join(std::hex, std::setfill('0'), std::setw(8), crc); }
 
 struct WrittenTensor {
   std::string_view name;
@@ -105,13 +101,9 @@ std::string make_header(const std::vector<WrittenTensor>& order, const TensorFil
   out << '}';
   std::size_t begin = 0;
   for (const WrittenTensor& entry : order) {
-    out << ',' << quoted(entry.name, origin) << R"(:{"dtype":")" << entry.dtype << R"(","shape":[)";
-    const char* comma = "";
-    for (const int64_t size : entry.tensor.sizes()) {
-      out << comma << size;
-      comma = ",";
-    }
-    out << R"(],"data_offsets":[)" << begin << ',' << begin + entry.bytes << "]}";
+    out << ',' << quoted(entry.name, origin) << R"(:{"dtype":")" << entry.dtype << R"(","shape":)"
+        << json(entry.tensor.sizes().vec()).dump() << R"(,"data_offsets":[)" << begin << ',' << begin + entry.bytes
+        << "]}";
     begin += entry.bytes;
   }
   out << '}';
@@ -122,29 +114,20 @@ std::string make_header(const std::vector<WrittenTensor>& order, const TensorFil
   return header;
 }
 
-class InputFile {
- public:
-  InputFile(const fs::path& path, const std::string& origin) : origin_(origin) {
-    std::error_code error;
-    const bool regular = fs::is_regular_file(path, error);
-    GLUON_CHECK(regular, origin_, "cannot be read: ", error ? error.message() : "it is not a regular file");
-    stream_.open(path, std::ios::binary);
-    size_ = fs::file_size(path, error);
-    GLUON_CHECK(stream_ && !error, origin_, "cannot be read: ", std::strerror(errno));
-  }
+std::ifstream open_file(const fs::path& path, const std::string& origin, uint64_t& size) {
+  std::error_code error;
+  const bool regular = fs::is_regular_file(path, error);
+  GLUON_CHECK(regular, origin, "cannot be read: ", error ? error.message() : "it is not a regular file");
+  std::ifstream in(path, std::ios::binary);
+  size = fs::file_size(path, error);
+  GLUON_CHECK(in && !error, origin, "cannot be read: ", std::strerror(errno));
+  return in;
+}
 
-  uint64_t size() const { return size_; }
-
-  void read(void* bytes, std::size_t count) {
-    GLUON_CHECK(stream_.read(static_cast<char*>(bytes), static_cast<std::streamsize>(count)), origin_,
-                "cannot be read: ", std::strerror(errno));
-  }
-
- private:
-  std::string origin_;
-  std::ifstream stream_;
-  uint64_t size_ = 0;
-};
+void read_bytes(std::istream& in, void* bytes, std::size_t count, const std::string& origin) {
+  GLUON_CHECK(in.read(static_cast<char*>(bytes), static_cast<std::streamsize>(count)), origin,
+              "cannot be read: ", std::strerror(errno));
+}
 
 struct ReadTensor {
   std::string name;
@@ -154,17 +137,17 @@ struct ReadTensor {
   uint64_t end;
 };
 
-std::string read_header(InputFile& in, const std::string& origin) {
+std::string read_header(std::istream& in, uint64_t size, const std::string& origin) {
   uint64_t length = 0;
-  GLUON_CHECK(in.size() >= sizeof(length), origin, "is not a safetensors file or is truncated: ", in.size(),
+  GLUON_CHECK(size >= sizeof(length), origin, "is not a safetensors file or is truncated: ", size,
               " bytes, expected at least 8");
-  in.read(&length, sizeof(length));
+  read_bytes(in, &length, sizeof(length), origin);
   GLUON_CHECK(length >= 2 && length <= kMaxHeader, origin, "is not a safetensors file: a header of ", length,
               " bytes, expected 2 to ", kMaxHeader);
-  GLUON_CHECK(length <= in.size() - sizeof(length), origin, "is not a safetensors file or is truncated: a header of ",
-              length, " bytes in a file of ", in.size());
+  GLUON_CHECK(length <= size - sizeof(length), origin, "is not a safetensors file or is truncated: a header of ",
+              length, " bytes in a file of ", size);
   std::string header(length, '\0');
-  in.read(header.data(), header.size());
+  read_bytes(in, header.data(), header.size(), origin);
   return header;
 }
 
@@ -259,11 +242,11 @@ std::map<std::string, std::string> parse_metadata(const json& header, const std:
   return metadata;
 }
 
-at::Tensor read_tensor(InputFile& in, const ReadTensor& entry, uint32_t& crc, const std::string& origin) {
+at::Tensor read_tensor(std::istream& in, const ReadTensor& entry, uint32_t& crc, const std::string& origin) {
   at::Tensor tensor = at::empty(entry.sizes, entry.dtype);
   auto* bytes = static_cast<uint8_t*>(tensor.data_ptr());
   const std::size_t count = entry.end - entry.begin;
-  in.read(bytes, count);
+  read_bytes(in, bytes, count, origin);
   crc = extend_crc(crc, bytes, count);
   // A bool that is neither 0 nor 1 is undefined behaviour for whoever reads it.
   GLUON_CHECK(entry.dtype != at::kBool || std::all_of(bytes, bytes + count, [](uint8_t b) { return b <= 1; }), origin,
@@ -297,11 +280,12 @@ void write_safetensors(const fs::path& path, const TensorFile& file) {
 
 TensorFile read_safetensors(const fs::path& path) {
   const std::string origin = join("safetensors: '", path.string(), "' ");
-  InputFile in(path, origin);
-  std::string header = read_header(in, origin);
+  uint64_t size = 0;
+  std::ifstream in = open_file(path, origin, size);
+  std::string header = read_header(in, size, origin);
   const uint64_t length = header.size();
   const json parsed = parse_header(header, origin);
-  const std::vector<ReadTensor> tensors = parse_tensors(parsed, in.size() - sizeof(length) - length, origin);
+  const std::vector<ReadTensor> tensors = parse_tensors(parsed, size - sizeof(length) - length, origin);
   TensorFile file;
   file.metadata = parse_metadata(parsed, origin);
   std::string stored;

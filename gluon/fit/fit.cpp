@@ -11,7 +11,7 @@ namespace gluon {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
-constexpr int64_t kMinSamples = 2;
+constexpr std::size_t kMinSamples = 2;
 constexpr int kUsualPasses = 40;  // measured: 3 to 12 with lambda = 5, up to 43 with 1e6
 constexpr int kMaxPasses = 500;   // a bound on the time, not reached in 26,000 random data sets
 
@@ -29,15 +29,6 @@ struct Sums {
   double weight_u = 0;
   double weight_uu = 0;
   double changes = 0;  // (w - w before)^2: 0 when all samples are on the same side of the line as before
-
-  void add(const Sums& other) {
-    residual += other.residual;
-    residual_u += other.residual_u;
-    weight += other.weight;
-    weight_u += other.weight_u;
-    weight_uu += other.weight_uu;
-    changes += other.changes;
-  }
 };
 
 // 1 / value up to a factor of 2, exactly representable.
@@ -47,47 +38,41 @@ double inverse_unit(double value) {
   return std::ldexp(1.0, -std::clamp(exponent, -1000, 1000));
 }
 
-class Samples {
- public:
-  Samples(std::span<const double> smoothness, std::span<const double> gradient, double y_inverse)
-      : smoothness_(smoothness), gradient_(gradient), y_inverse_(y_inverse) {}
+struct Samples {
+  std::span<const double> smoothness;
+  std::span<const double> gradient;
+  // y = smoothness * y_inverse, u = (gradient - centre) * x_inverse.
+  double y_inverse = 1;
+  double x_inverse = 1;
+  double centre = 0;
 
-  // u = (gradient - centre) * x_inverse.
-  void set_units(double centre, double x_inverse) {
-    centre_ = centre;
-    x_inverse_ = x_inverse;
-  }
-
-  double l1(Line line) const { return line.slope * x_inverse_ / y_inverse_; }
-  double l0(Line line) const { return line.level / y_inverse_ - l1(line) * centre_; }
+  double l1(Line line) const { return line.slope * x_inverse / y_inverse; }
+  double l0(Line line) const { return line.level / y_inverse - l1(line) * centre; }
   Line through_origin(double l1) const {
-    const double slope = l1 * y_inverse_ / x_inverse_;
-    return {slope * (centre_ * x_inverse_), slope};
+    const double slope = l1 * y_inverse / x_inverse;
+    return {slope * (centre * x_inverse), slope};
   }
 
-  Sums pass(Line line, Line before, double above) const {
-    // Blocks keep rounding errors at the size of a block's sum.
-    constexpr std::size_t kBlock = 1024;
-    Sums total;
-    for (std::size_t begin = 0; begin < smoothness_.size(); begin += kBlock) {
-      total.add(block(begin, std::min(begin + kBlock, smoothness_.size()), line, before, above));
-    }
-    return total;
-  }
+  Sums pass(Line line, Line before, double above) const;
+};
 
- private:
-  // The order of the sums is left to the compiler, and w comes from the sign of r without a branch, so that vectors
-  // are used: a pass over 10 million samples takes 12 ms on an EPYC core, with branches it took 65.
-  Sums block(std::size_t begin, std::size_t end, Line line, Line before, double above) const {
-    const double* const y_data = smoothness_.data();
-    const double* const x_data = gradient_.data();
-    const double y_inverse = y_inverse_, x_inverse = x_inverse_, centre = centre_;
-    const double middle = 0.5 * (above + 1), half = 0.5 * (above - 1);
+// Blocks keep rounding errors at the size of a block's sum. The order of the sums is left to the compiler, and w comes
+// from the sign of r without a branch, so that vectors are used: a pass over 10 million samples takes 12 ms on an EPYC
+// core, with branches it took 65.
+Sums Samples::pass(Line line, Line before, double above) const {
+  constexpr std::size_t kBlock = 1024;
+  const double* const y_data = smoothness.data();
+  const double* const x_data = gradient.data();
+  const double y_unit = y_inverse, x_unit = x_inverse, x_centre = centre;
+  const double middle = 0.5 * (above + 1), half = 0.5 * (above - 1);
+  Sums total;
+  for (std::size_t begin = 0; begin < smoothness.size(); begin += kBlock) {
+    const std::size_t end = std::min(begin + kBlock, smoothness.size());
     double residual = 0, residual_u = 0, weight = 0, weight_u = 0, weight_uu = 0, changes = 0;
 #pragma omp simd reduction(+ : residual, residual_u, weight, weight_u, weight_uu, changes)
     for (std::size_t i = begin; i < end; ++i) {
-      const double y = y_data[i] * y_inverse;
-      const double u = (x_data[i] - centre) * x_inverse;
+      const double y = y_data[i] * y_unit;
+      const double u = (x_data[i] - x_centre) * x_unit;
       const double r = y - line.level - line.slope * u;
       const double w = middle + std::copysign(half, r);
       const double change = w - (middle + std::copysign(half, y - before.level - before.slope * u));
@@ -98,15 +83,15 @@ class Samples {
       weight_uu += w * u * u;
       changes += change * change;
     }
-    return {residual, residual_u, weight, weight_u, weight_uu, changes};
+    total.residual += residual;
+    total.residual_u += residual_u;
+    total.weight += weight;
+    total.weight_u += weight_u;
+    total.weight_uu += weight_uu;
+    total.changes += changes;
   }
-
-  std::span<const double> smoothness_;
-  std::span<const double> gradient_;
-  double y_inverse_ = 1;
-  double centre_ = 0;
-  double x_inverse_ = 1;
-};
+  return total;
+}
 
 enum class Free { kSlope, kLevel, kBoth };
 
@@ -183,7 +168,12 @@ struct Range {
 };
 
 // Why the samples cannot be fitted, as the end of a message; empty when they can, and `range` is then filled.
-std::string obstacle(std::span<const double> smoothness, std::span<const double> gradient, Range& range) {
+std::string obstacle(std::span<const double> smoothness, std::span<const double> gradient, const FitOptions& options,
+                     Range& range) {
+  if (smoothness.size() < kMinSamples) {
+    return join("needs at least ", kMinSamples, " samples, got ", smoothness.size(),
+                options.skip_first == 0 ? "" : join(" after the first ", options.skip_first, " were skipped"));
+  }
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
     const double y = smoothness[i], x = gradient[i];
     if (!std::isfinite(y) || !std::isfinite(x) || y < 0 || x < 0) {
@@ -203,22 +193,14 @@ double mean_gradient(std::span<const double> gradient, double inverse) {
   return sum / static_cast<double>(gradient.size()) / inverse;
 }
 
-struct Constants {
-  double l0 = 0;
-  double l1 = 0;
-};
-
 // The active set has three candidates: L0 = 0, both free, L1 = 0. As Lhat >= 0 and |g|* >= 0, the minimum with one
 // constant fixed at 0 has the other >= 0, and a constant that is negative in the free minimum is 0 in the
 // constrained one.
-Constants solve(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
-                const FitOptions& options) {
+Fit solve(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
+          const FitOptions& options) {
   if (range.greatest_smoothness == 0) return {};
   const double above = 1 + options.lambda;
-  Samples samples(smoothness, gradient, inverse_unit(range.greatest_smoothness));
-
-  const double x_inverse = inverse_unit(range.greatest_gradient);
-  samples.set_units(0, x_inverse);
+  Samples samples{smoothness, gradient, inverse_unit(range.greatest_smoothness), inverse_unit(range.greatest_gradient)};
   const Line slope_only = minimise(samples, above, Free::kSlope, {});
   const double l1 = samples.l1(slope_only);
   if (options.l0_zero || range.least_gradient == range.greatest_gradient) return {0, l1};
@@ -227,17 +209,21 @@ Constants solve(std::span<const double> smoothness, std::span<const double> grad
   if (sums.residual <= -16 * kEpsilon * sums.weight) return {0, l1};
 
   // Centred at the mean gradient, level and slope are almost independent, however narrow the range is.
-  samples.set_units(mean_gradient(gradient, x_inverse), inverse_unit(range.greatest_gradient - range.least_gradient));
+  samples.centre = mean_gradient(gradient, samples.x_inverse);
+  samples.x_inverse = inverse_unit(range.greatest_gradient - range.least_gradient);
   const Line both = minimise(samples, above, Free::kBoth, samples.through_origin(l1));
   if (both.slope < 0) return {samples.l0(minimise(samples, above, Free::kLevel, {both.level, 0})), 0};
   const double l0 = samples.l0(both);
-  return l0 > 0 ? Constants{l0, samples.l1(both)} : Constants{0, l1};
+  return l0 > 0 ? Fit{l0, samples.l1(both)} : Fit{0, l1};
 }
 
 // Rounding must not count a sample on the line as a violation.
 constexpr double kOnTheLine = 1e-12;
 
-void measure(std::span<const double> smoothness, std::span<const double> gradient, Fit& fit) {
+// The samples have no obstacle().
+Fit fit_in_range(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
+                 const FitOptions& options) {
+  Fit fit = solve(smoothness, gradient, range, options);
   double squares = 0;
   int64_t positive = 0;
   int64_t violated = 0;
@@ -248,61 +234,55 @@ void measure(std::span<const double> smoothness, std::span<const double> gradien
     violated += relative > kOnTheLine;
     ++positive;
   }
+  fit.samples = static_cast<int64_t>(smoothness.size());
   fit.mse_rel = positive == 0 ? 0 : squares / static_cast<double>(positive);
   fit.violations = static_cast<double>(violated) / static_cast<double>(smoothness.size());
-}
-
-// The samples have no obstacle().
-Fit fit_in_range(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
-                 const FitOptions& options) {
-  const Constants constants = solve(smoothness, gradient, range, options);
-  Fit fit{.l0 = constants.l0, .l1 = constants.l1, .samples = static_cast<int64_t>(smoothness.size())};
-  measure(smoothness, gradient, fit);
   return fit;
 }
 
-std::string skipped_text(const FitOptions& options) {
-  return options.skip_first == 0 ? "" : join(" after the first ", options.skip_first, " were skipped");
-}
-
-// The samples of one layer as arrays, with a reason when they cannot be fitted.
+// The samples of one layer as arrays.
 struct Columns {
   std::vector<double> smoothness;
   std::vector<double> gradient;
   std::vector<double> radius;  // without missing ones
   int64_t unmoved = 0;
-  std::string reason;
+  int64_t bad = 0;  // missing or not finite
+  int64_t first_bad_step = 0;
 };
 
-Columns columns(const std::vector<Sample>& samples, const FitOptions& options) {
+Columns columns(std::span<const Sample> samples) {
   Columns result;
-  const std::size_t first = std::min(static_cast<std::size_t>(options.skip_first), samples.size());
-  int64_t bad = 0;
-  int64_t bad_step = 0;
-  result.smoothness.reserve(samples.size() - first);
-  result.gradient.reserve(samples.size() - first);
-  for (std::size_t i = first; i < samples.size(); ++i) {
-    const Sample& sample = samples[i];
+  result.smoothness.reserve(samples.size());
+  result.gradient.reserve(samples.size());
+  for (const Sample& sample : samples) {
     if (sample.displacement == 0) {
       ++result.unmoved;
       continue;
     }
-    if (!std::isfinite(sample.smoothness) || !std::isfinite(sample.gradient)) {
-      if (bad++ == 0) bad_step = sample.step;
+    if ((!std::isfinite(sample.smoothness) || !std::isfinite(sample.gradient)) && result.bad++ == 0) {
+      result.first_bad_step = sample.step;
     }
     result.smoothness.push_back(sample.smoothness);
     result.gradient.push_back(sample.gradient);
     if (!std::isnan(sample.radius)) result.radius.push_back(sample.radius);
   }
-  if (bad > 0) {
-    result.reason =
-        join(bad, " of ", result.smoothness.size(), " samples are missing or not finite, the first at step ", bad_step);
-  } else if (static_cast<int64_t>(result.smoothness.size()) < kMinSamples) {
-    result.reason =
-        join("needs at least ", kMinSamples, " samples, got ", result.smoothness.size(), skipped_text(options));
-    if (result.unmoved > 0) result.reason += join("; in ", result.unmoved, " others the layer had not moved");
-  }
   return result;
+}
+
+std::string obstacle(const Columns& samples, const FitOptions& options, Range& range) {
+  const std::size_t count = samples.smoothness.size();
+  if (samples.bad > 0) {
+    return join(samples.bad, " of ", count, " samples are missing or not finite, the first at step ",
+                samples.first_bad_step);
+  }
+  const std::string reason = obstacle(samples.smoothness, samples.gradient, options, range);
+  if (count >= kMinSamples || samples.unmoved == 0) return reason;
+  return join(reason, "; in ", samples.unmoved, " others the layer had not moved");
+}
+
+// All but the first skip_first.
+template <typename Value> std::span<const Value> kept(std::span<const Value> values, const FitOptions& options) {
+  return values.subspan(std::min(static_cast<std::size_t>(options.skip_first), values.size()));
 }
 
 }  // namespace
@@ -316,14 +296,10 @@ Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> g
   options.validate();
   GLUON_CHECK(smoothness.size() == gradient.size(), "fit: expected as many gradients as smoothness values, got ",
               gradient.size(), " and ", smoothness.size());
-  const std::size_t first = std::min(static_cast<std::size_t>(options.skip_first), smoothness.size());
-  smoothness = smoothness.subspan(first);
-  gradient = gradient.subspan(first);
-  const auto count = static_cast<int64_t>(smoothness.size());
-  GLUON_CHECK(count >= kMinSamples, "fit: needs at least ", kMinSamples, " samples, got ", count,
-              skipped_text(options));
+  smoothness = kept(smoothness, options);
+  gradient = kept(gradient, options);
   Range range;
-  const std::string reason = obstacle(smoothness, gradient, range);
+  const std::string reason = obstacle(smoothness, gradient, options, range);
   GLUON_CHECK(reason.empty(), "fit: ", reason);
   return fit_in_range(smoothness, gradient, range, options);
 }
@@ -332,11 +308,10 @@ TrajectoryFit fit_trajectory(const Trajectory& trajectory, const FitOptions& opt
   options.validate();
   TrajectoryFit result{.estimator = trajectory.estimator};
   for (const LayerTrajectory& layer : trajectory.layers) {
-    Columns samples = columns(layer.samples, options);
+    Columns samples = columns(kept(std::span(layer.samples), options));
     Range range;
-    if (samples.reason.empty()) samples.reason = obstacle(samples.smoothness, samples.gradient, range);
-    if (!samples.reason.empty()) {
-      result.unfitted.push_back({layer.layer, layer.group, std::move(samples.reason)});
+    if (std::string reason = obstacle(samples, options, range); !reason.empty()) {
+      result.unfitted.push_back({layer.layer, layer.group, std::move(reason)});
       continue;
     }
     result.layers.push_back({.layer = layer.layer,

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -10,10 +11,11 @@
 
 #include "gluon/core/check.h"
 #include "gluon/core/precision.h"
+#include "gluon/distributed/collective.h"
 #include "gluon/geometry/presets.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/plan/step_plan.h"
-#include "gluon/update/device_lmo.h"
+#include "gluon/update/fused_executor.h"
 
 namespace gluon {
 namespace {
@@ -35,16 +37,18 @@ bool same_place(const Block& a, const Block& b) {
   return a.shape == b.shape && a.leading == b.leading && a.dim == b.dim && a.start == b.start && a.length == b.length;
 }
 
-std::vector<double> to_host(const at::Tensor& values) {
-  const at::Tensor host = values.to(at::kCPU, at::kDouble).contiguous();
-  return {host.data_ptr<double>(), host.data_ptr<double>() + host.numel()};
+Trajectory without_samples(Trajectory trajectory) {
+  for (LayerTrajectory& layer : trajectory.layers) layer.samples.clear();
+  return trajectory;
 }
 
-// Gradients of a group, (c, m, n), zero for a layer without one.
-struct Gradients {
-  at::Tensor stack;
+// Parameters or gradients of a group, (c, m, n), zero for a layer without a gradient.
+struct Stack {
+  at::Tensor matrices;
   std::vector<char> present;
 };
+
+enum class Of { kParameters, kGradients };
 
 // Matrices of one batch of the plan. Stacks are undefined between pairs.
 struct Group {
@@ -52,42 +56,39 @@ struct Group {
   bool exact = true;  // the dual comes from the norm itself, not from its LMO
   std::vector<Block> blocks{};
   std::vector<std::size_t> places{};  // of the blocks in the trajectory's layers
-  Gradients reference{};              // taken before the step
+  Stack reference{};                  // taken before the step
   at::Tensor parameters{};            // X_k
-  Gradients gradients{};              // g_k
+  Stack gradients{};                  // g_k
   at::Tensor momentum{};              // m_k
   at::Tensor radius{};                // (c); NaN where the step reported none
   std::vector<char> seen{};           // whether the step reported its momentum
 
-  at::Tensor empty_stack() const;
-  Gradients gather_gradients() const;
+  Stack gather(Of what) const;
   at::Tensor dual_norm(const at::Tensor& g) const;
 };
 
 // What a pair says about a group's matrices, still on their device.
 struct Measured {
-  at::Tensor values;          // (6 c): gradient_change, displacement, gradient, momentum, alignment, radius
+  at::Tensor values;          // (6, c): gradient_change, displacement, gradient, momentum, alignment, radius
   std::vector<char> present;  // whether a matrix had both gradients
 };
 
-at::Tensor Group::empty_stack() const {
-  const Block& block = blocks.front();
-  const at::Tensor& parameter = block.layer.parameter;
-  return at::empty({static_cast<int64_t>(blocks.size()), block.shape.rows, block.shape.cols},
-                   parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
-}
-
-Gradients Group::gather_gradients() const {
-  Gradients gathered{empty_stack(), {}};
+Stack Group::gather(Of what) const {
+  const Block& first = blocks.front();
+  const at::TensorOptions options = first.layer.parameter.options();
+  Stack gathered{at::empty({static_cast<int64_t>(blocks.size()), first.shape.rows, first.shape.cols},
+                           options.requires_grad(false).dtype(compute_type(first.layer.parameter.scalar_type()))),
+                 {}};
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const at::Tensor& whole = blocks[i].layer.parameter.grad();
+    const at::Tensor& parameter = blocks[i].layer.parameter;
+    const at::Tensor& whole = what == Of::kParameters ? parameter : parameter.grad();
     gathered.present.push_back(whole.defined());
     if (!whole.defined()) {
-      gathered.stack.select(0, static_cast<int64_t>(i)).zero_();
+      gathered.matrices.select(0, static_cast<int64_t>(i)).zero_();
       continue;
     }
-    const at::Tensor gradient = blocks[i].of(whole);
-    stacked_block(gathered.stack, i, gradient.sizes()).copy_(gradient);
+    const at::Tensor block = blocks[i].of(whole);
+    stacked_block(gathered.matrices, i, block.sizes()).copy_(block);
   }
   return gathered;
 }
@@ -98,20 +99,16 @@ at::Tensor Group::dual_norm(const at::Tensor& g) const {
 }
 
 Measured measure(Group& group) {
-  const at::Tensor displaced = std::exchange(group.parameters, {}).neg_();
-  for (std::size_t i = 0; i < group.blocks.size(); ++i) {
-    const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
-    stacked_block(displaced, i, parameter.sizes()).add_(parameter);
-  }
+  const at::Tensor displaced = group.gather(Of::kParameters).matrices.sub_(std::exchange(group.parameters, {}));
   auto [change, present] = std::exchange(group.gradients, {});
   const at::Tensor length = group.norm->norm(displaced);
   const at::Tensor alignment = inner_products(change, displaced).neg_().div_(group.dual_norm(change).mul_(length));
-  const auto [latest, still_present] = group.gather_gradients();
+  const auto [latest, still_present] = group.gather(Of::kGradients);
   change = change.neg_().add_(latest);
   const at::Tensor momentum = group.dual_norm(std::exchange(group.momentum, {}));
   for (std::size_t i = 0; i < present.size(); ++i) present[i] = present[i] && still_present[i];
-  return {at::cat({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
-                   std::exchange(group.radius, {})}),
+  return {at::stack({group.dual_norm(change), length, group.dual_norm(latest), momentum, alignment,
+                     std::exchange(group.radius, {})}),
           present};
 }
 
@@ -149,7 +146,6 @@ struct Recorder::Parts {
   std::map<std::string, std::pair<std::size_t, std::size_t>> slots;  // block name -> group, index
   Trajectory samples;
   bool open = false;  // X_k and g_k are held
-  bool has_samples = false;
 };
 
 Recorder::Parts::Parts(std::span<const Layer> layers, const Geometry& geometry, RecorderOptions given)
@@ -190,33 +186,33 @@ Recorder::~Recorder() = default;
 
 bool Recorder::watches(int64_t step) const { return step % parts_->options.every == 0; }
 
-bool Recorder::has_samples() const { return parts_->has_samples; }
+bool Recorder::has_samples() const {
+  return std::any_of(parts_->samples.layers.begin(), parts_->samples.layers.end(),
+                     [](const LayerTrajectory& layer) { return !layer.samples.empty(); });
+}
 
 bool Recorder::needs_reference(int64_t step) const {
-  return parts_->options.estimator == Estimator::kSameBatch && step % parts_->options.every == 0;
+  return parts_->options.estimator == Estimator::kSameBatch && watches(step);
 }
 
 void Recorder::take_reference() {
   const at::NoGradGuard no_grad;
-  for (Group& group : parts_->groups) group.reference = group.gather_gradients();
+  for (Group& group : parts_->groups) group.reference = group.gather(Of::kGradients);
 }
 
 void Recorder::before_step(int64_t step) {
   const at::NoGradGuard no_grad;
   if (parts_->open) parts_->finish_pair(step);
-  if (step % parts_->options.every == 0) parts_->begin_pair();
+  if (watches(step)) parts_->begin_pair();
 }
 
 void Recorder::Parts::begin_pair() {
   for (Group& group : groups) {
-    GLUON_CHECK(options.estimator != Estimator::kSameBatch || group.reference.stack.defined(),
+    GLUON_CHECK(options.estimator != Estimator::kSameBatch || group.reference.matrices.defined(),
                 "Recorder: same_batch needs take_reference() before the step");
-    group.gradients = group.reference.stack.defined() ? std::exchange(group.reference, {}) : group.gather_gradients();
-    group.parameters = group.empty_stack();
-    for (std::size_t i = 0; i < group.blocks.size(); ++i) {
-      const at::Tensor parameter = group.blocks[i].of(group.blocks[i].layer.parameter);
-      stacked_block(group.parameters, i, parameter.sizes()).copy_(parameter);
-    }
+    group.gradients =
+        group.reference.matrices.defined() ? std::exchange(group.reference, {}) : group.gather(Of::kGradients);
+    group.parameters = group.gather(Of::kParameters).matrices;
     group.momentum = at::zeros_like(group.parameters);
     group.radius = at::full({group.parameters.size(0)}, Sample::kMissing, group.parameters.options());
     group.seen.assign(group.blocks.size(), 0);
@@ -249,14 +245,13 @@ void Recorder::Parts::finish_pair(int64_t step) {
 }
 
 void Recorder::Parts::append_samples(const Group& group, const Measured& measured, int64_t step) {
-  const std::vector<double> values = to_host(measured.values);
-  const std::size_t count = group.blocks.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = [&](std::size_t row) { return values[row * count + i]; };
+  const at::Tensor host = measured.values.to(at::kCPU, at::kDouble);
+  const auto values = host.accessor<double, 2>();
+  for (std::size_t i = 0; i < group.blocks.size(); ++i) {
+    const auto value = [&](int64_t row) { return values[row][static_cast<int64_t>(i)]; };
     const double smoothness = value(0) / value(1);
     // A layer without a gradient, or one that did not move, has no smoothness there.
     if (!measured.present[i] || !std::isfinite(smoothness)) continue;
-    has_samples = true;
     samples.layers[group.places[i]].samples.push_back({.step = step,
                                                        .gradient_change = value(0),
                                                        .displacement = value(1),
@@ -268,28 +263,39 @@ void Recorder::Parts::append_samples(const Group& group, const Measured& measure
   }
 }
 
-Trajectory Recorder::measured() const {
-  Trajectory layers = parts_->samples;
-  for (LayerTrajectory& layer : layers.layers) layer.samples.clear();
-  return layers;
-}
+Trajectory Recorder::measured() const { return without_samples(parts_->samples); }
 
-Trajectory Recorder::take_samples() {
-  parts_->has_samples = false;
-  Trajectory taken = parts_->samples;
-  for (LayerTrajectory& layer : parts_->samples.layers) layer.samples.clear();
-  return taken;
-}
+Trajectory Recorder::take_samples() { return std::exchange(parts_->samples, measured()); }
 
 int64_t Recorder::bytes_held() const {
   int64_t bytes = 0;
   for (const Group& group : parts_->groups) {
     for (const at::Tensor& tensor :
-         {group.reference.stack, group.parameters, group.gradients.stack, group.momentum, group.radius}) {
+         {group.reference.matrices, group.parameters, group.gradients.matrices, group.momentum, group.radius}) {
       if (tensor.defined()) bytes += static_cast<int64_t>(tensor.nbytes());
     }
   }
   return bytes;
+}
+
+Trajectory gather_samples(Collective& collective, const Trajectory& mine) {
+  // A sample as numbers: the index of its layer, its step, then its values.
+  std::vector<double> rows;
+  for (std::size_t layer = 0; layer < mine.layers.size(); ++layer) {
+    for (const Sample& sample : mine.layers[layer].samples) {
+      rows.insert(rows.end(), {static_cast<double>(layer), static_cast<double>(sample.step)});
+      for (const auto value : kSampleValues) rows.push_back(sample.*value);
+    }
+  }
+  Trajectory all = without_samples(mine);
+  const std::vector<double> gathered = gather(collective, rows);
+  for (auto number = gathered.begin(); number != gathered.end();) {
+    LayerTrajectory& layer = all.layers[static_cast<std::size_t>(*number++)];
+    Sample sample{.step = static_cast<int64_t>(*number++)};
+    for (const auto value : kSampleValues) sample.*value = *number++;
+    layer.samples.push_back(sample);
+  }
+  return all;
 }
 
 }  // namespace gluon

@@ -50,6 +50,11 @@ struct RecorderOptions {
 /// `geometry` with unscion's rules for the layers it leaves to AdamW, which has no norm.
 Geometry measuring_geometry(const Geometry& geometry);
 
+class Collective;
+
+/// Returns the samples of all ranks, on every rank. `mine` lists the same layers in the same order on each.
+Trajectory gather_samples(Collective& collective, const Trajectory& mine);
+
 class Recorder : public StepObserver {
  public:
   /// Throws InputError on a layer that `geometry` has no norm for.

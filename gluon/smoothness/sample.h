@@ -3,7 +3,7 @@
 //   Lhat_i[k] = |g_{k+1} - g_k|* / |X_{k+1} - X_k|                     (paper: trajectory smoothness)
 //
 // in the layer's norm and its dual. The paper's hypothesis is Lhat_i[k] ~ L0_i + L1_i |g_{k+1}|*; gluon/fit/fit.h
-// finds L0 and L1. recorder.h makes samples, trajectory_csv.h stores them, paper_log.h reads the authors' own logs.
+// finds L0 and L1. recorder.h makes samples, trajectory.h stores them and reads them.
 
 #pragma once
 
@@ -24,9 +24,11 @@ enum class Estimator {
   kUnknown,      // not recorded, as in the authors' logs
 };
 
-/// "consecutive", "full", "same_batch", "unknown", and the inverse; throws InputError that lists them.
-std::string_view estimator_name(Estimator estimator);
-Estimator parse_estimator(std::string_view name);
+inline constexpr std::array<std::string_view, 4> kEstimatorNames = {"consecutive", "full", "same_batch", "unknown"};
+
+inline std::string_view estimator_name(Estimator estimator) {
+  return kEstimatorNames[static_cast<std::size_t>(estimator)];
+}
 
 /// A value that was not measured is NaN.
 struct Sample {

@@ -13,6 +13,10 @@
 namespace gluon {
 namespace {
 
+double inner_product(const at::Tensor& x, const at::Tensor& y) { return (x * y).sum().item<double>(); }
+
+double dual_of(const Norm& norm, const at::Tensor& g) { return norm.dual_norm(g.unsqueeze(0)).item<double>(); }
+
 // scaled(c1,scaled(c2,...)) taken apart: the norm is factor * (the norm called `base`).
 struct NormParts {
   std::string base;
@@ -34,15 +38,6 @@ NormParts parts_of(const Norm& norm) {
   return parts;
 }
 
-// (e^s - 1) / s and sinh(s) / s, continued to 1 at s = 0.
-double expm1_ratio(double s) { return s > 0 ? std::expm1(s) / s : 1; }
-double sinh_ratio(double s) { return s > 0 ? std::sinh(s) / s : 1; }
-
-// No constants serve all pairs of points on an exponential.
-void check_distance(double distance) {
-  GLUON_CHECK(std::isfinite(distance) && distance >= 0, "Ridge: the distance must be finite and >= 0, got ", distance);
-}
-
 }  // namespace
 
 // ---- Quadratic ----
@@ -58,12 +53,10 @@ Quadratic::Quadratic(const at::Tensor& minimiser, const at::Tensor& curvature)
 
 double Quadratic::value(const at::Tensor& x) const {
   const at::Tensor z = x - minimiser_;
-  return (z * z * curvature_).sum().item<double>() / 2;
+  return inner_product(z * z, curvature_) / 2;
 }
 
 at::Tensor Quadratic::gradient(const at::Tensor& x) const { return (x - minimiser_) * curvature_; }
-
-double Quadratic::longest_step(const Norm&) const { return std::numeric_limits<double>::infinity(); }
 
 // The gradient is linear, so L0 = max |zH|* / |z| and L1 = 0, at any distance. In order, with equality at
 // stiffest_direction():
@@ -73,7 +66,7 @@ double Quadratic::longest_step(const Norm&) const { return std::numeric_limits<d
 //   columns    sum_j h_j |z_:j| <= |z| tr H
 //   rows       sum_i |(zH)_i:| <= max h sum_i |z_i:| <= |z| m max h
 //   scaled     (|zH|* / c) / (c |z|)
-Smoothness Quadratic::smoothness_within(const Norm& norm, double distance) const {
+Smoothness Quadratic::smoothness(const Norm& norm) const {
   const auto [base, factor] = parts_of(norm);
   const auto rows = static_cast<double>(minimiser_.size(0));
   const int64_t rank = std::min(minimiser_.size(0), minimiser_.size(1));
@@ -84,7 +77,7 @@ Smoothness Quadratic::smoothness_within(const Norm& norm, double distance) const
   if (base == "max_entry") l0 = rows * trace;
   if (base == "columns") l0 = trace;
   if (base == "rows") l0 = rows * largest;
-  return {.l0 = l0 / (factor * factor), .l1 = 0, .distance = distance};
+  return {.l0 = l0 / (factor * factor)};
 }
 
 at::Tensor Quadratic::stiffest_direction(const Norm& norm) const {
@@ -113,70 +106,50 @@ double Quadratic::pl_constant(const Norm& norm) const {
 
 // ---- functions of u = <C, x> ----
 
-// By Hoelder |u - v| <= s for s = |C|* |x - y|, with equality along lmo(C): the rest is about one variable.
-Ridge::Ridge(const at::Tensor& slope) : slope_(slope.to(at::kDouble)) {
+Ridge::Ridge(Kind kind, const at::Tensor& slope) : kind_(kind), slope_(slope.to(at::kDouble)) {
   GLUON_CHECK(slope_.dim() == 2, "Ridge: expected a slope (m, n), got ", slope_.sizes());
   GLUON_CHECK((slope_ != 0).any().item<bool>(), "Ridge: the slope must not be zero");
 }
 
-double Ridge::along(const at::Tensor& x) const { return (slope_ * x).sum().item<double>(); }
-
-double Ridge::slope_size(const Norm& norm) const { return norm.dual_norm(slope_.unsqueeze(0)).item<double>(); }
-
-// Both L1 below are |C|* (e^s - 1) / s at s = |C|* d, and 1 / L1 = d means e^s - 1 = 1.
-double Ridge::longest_step(const Norm& norm) const { return std::numbers::ln2 / slope_size(norm); }
-
-double Exponential::value(const at::Tensor& x) const { return std::exp(along(x)); }
-
-at::Tensor Exponential::gradient(const at::Tensor& x) const { return slope_ * std::exp(along(x)); }
-
-// |grad(x) - grad(y)|* = |C|* |e^u - e^v| <= |C|* e^u (e^|u-v| - 1) = |grad(x)|* (e^|u-v| - 1), with equality
-// for v >= u. (e^s - 1) / s increases in s, so its value at the largest distance serves all smaller ones.
-Smoothness Exponential::smoothness_within(const Norm& norm, double distance) const {
-  check_distance(distance);
-  const double size = slope_size(norm);
-  return {.l0 = 0, .l1 = size * expm1_ratio(size * distance), .distance = distance};
+double Ridge::value(const at::Tensor& x) const {
+  const double u = inner_product(slope_, x);
+  return kind_ == kCosh ? std::cosh(u) : std::exp(u);
 }
 
+at::Tensor Ridge::gradient(const at::Tensor& x) const {
+  const double u = inner_product(slope_, x);
+  return slope_ * (kind_ == kCosh ? std::sinh(u) : std::exp(u));
+}
+
+// By Hoelder |u - v| <= s for s = |C|* |x - y|, with equality along lmo(C): the rest is about one variable.
+//   exp    |e^u - e^v| <= e^u (e^s - 1), with equality for v >= u
+//   cosh   sinh(u + r) - sinh u = sinh u (cosh r - 1) + cosh u sinh r and cosh u <= 1 + |sinh u| give, for |r| <= s,
+//          |sinh(u + r) - sinh u| <= |sinh u| (e^s - 1) + sinh s
+// (e^s - 1) / s and sinh(s) / s increase in s: their values at the largest distance are L1 / |C|* and L0 / |C|*^2. The
+// step 1 / L1 of theorem 1 is the largest distance where e^s - 1 = 1, and sinh(ln 2) = 3/4. No constant can be smaller:
+// at u = 0 only sinh s is left, and for u -> inf only the other term counts, whatever L0 is.
+Smoothness Ridge::smoothness(const Norm& norm) const {
+  const double size = dual_of(norm, slope_);
+  return {.l0 = kind_ == kCosh ? size * size * (0.75 / std::numbers::ln2) : 0,
+          .l1 = size / std::numbers::ln2,
+          .distance = std::numbers::ln2 / size};
+}
+
+// |grad|*^2 = |C|*^2 (cosh u - 1) (cosh u + 1) >= 2 |C|*^2 (cosh u - 1), with equality in the limit u -> 0; for exp
 // |grad|*^2 / f = |C|*^2 e^u has infimum 0.
-double Exponential::pl_constant(const Norm&) const { return 0; }
-
-double Cosh::value(const at::Tensor& x) const { return std::cosh(along(x)); }
-
-at::Tensor Cosh::gradient(const at::Tensor& x) const { return slope_ * std::sinh(along(x)); }
-
-// sinh(u + r) - sinh u = sinh u (cosh r - 1) + cosh u sinh r and cosh u <= 1 + |sinh u| give, for |r| <= s,
-//   |sinh(u + r) - sinh u| <= |sinh u| (e^s - 1) + sinh s.
-// (e^s - 1) / s and sinh(s) / s increase in s: their values at the largest distance are L1 and L0. Neither can
-// be smaller: at u = 0 only the second term is left, and for u -> inf only the first counts, whatever L0 is.
-Smoothness Cosh::smoothness_within(const Norm& norm, double distance) const {
-  check_distance(distance);
-  const double size = slope_size(norm);
-  const double s = size * distance;
-  return {.l0 = size * size * sinh_ratio(s), .l1 = size * expm1_ratio(s), .distance = distance};
-}
-
-// |grad|*^2 = |C|*^2 (cosh u - 1) (cosh u + 1) >= 2 |C|*^2 (cosh u - 1), with equality in the limit u -> 0.
-double Cosh::pl_constant(const Norm& norm) const {
-  const double size = slope_size(norm);
-  return size * size;
-}
+double Ridge::pl_constant(const Norm& norm) const { return kind_ == kCosh ? std::pow(dual_of(norm, slope_), 2) : 0; }
 
 // ---- Problem ----
 
 std::vector<Layer> Problem::layers() const {
   std::vector<Layer> layers;
-  for (std::size_t i = 0; i < start.size(); ++i) {
-    layers.push_back({join("layer", i), start[i].clone(), Role::kHidden});
-  }
+  for (std::size_t i = 0; i < start.size(); ++i) layers.push_back({join("layer", i), start[i].clone(), Role::kHidden});
   return layers;
 }
 
 double Problem::value(std::span<const Layer> layers) const {
   double sum = 0;
-  for (std::size_t i = 0; i < objectives.size(); ++i) {
-    sum += objectives[i]->value(layers[i].parameter.detach());
-  }
+  for (std::size_t i = 0; i < objectives.size(); ++i) sum += objectives[i]->value(layers[i].parameter.detach());
   return sum;
 }
 
@@ -214,17 +187,17 @@ Problem make_problem(std::string_view name, std::span<const MatrixShape> shapes,
                 ")");
     const auto size = static_cast<double>(i + 1);
     const std::string_view kind = name == "mixed" ? kKinds[i % 3] : name;
-    const at::Tensor random = at::randn({m, n}, generator, at::TensorOptions(at::kDouble));
-    at::Tensor start = at::randn({m, n}, generator, at::TensorOptions(at::kDouble));
+    const at::Tensor random = at::randn({m, n}, generator, at::kDouble);
+    at::Tensor start = at::randn({m, n}, generator, at::kDouble);
     if (kind == "quadratic") {
-      const at::Tensor spread = at::rand({n}, generator, at::TensorOptions(at::kDouble));
+      const at::Tensor spread = at::rand({n}, generator, at::kDouble);
       problem.objectives.push_back(std::make_shared<Quadratic>(random, (spread + 0.2) * size));
     } else {
       // <C, start> = 3: a few halvings away from the flat part, far from overflow.
       const at::Tensor slope = random * (0.2 * size);
-      start = start + slope * ((3 - (slope * start).sum()) / (slope * slope).sum());
-      if (kind == "cosh") problem.objectives.push_back(std::make_shared<Cosh>(slope));
-      if (kind == "exponential") problem.objectives.push_back(std::make_shared<Exponential>(slope));
+      start = start + slope * ((3 - inner_product(slope, start)) / inner_product(slope, slope));
+      const Ridge::Kind phi = kind == "cosh" ? Ridge::kCosh : Ridge::kExponential;
+      problem.objectives.push_back(std::make_shared<Ridge>(phi, slope));
     }
     problem.start.push_back(start);
   }

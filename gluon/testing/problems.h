@@ -4,8 +4,8 @@
 //
 //   f_i                            gradient           L0                     L1              infimum
 //   Quadratic    <(x-A)H, x-A>/2   (x-A) H            |H| below              0               0
-//   Exponential  exp(<C, x>)       C exp(<C, x>)      0                      |C|* / ln 2     0
-//   Cosh         cosh(<C, x>)      C sinh(<C, x>)     3 |C|*^2 / (4 ln 2)    |C|* / ln 2     1
+//   Ridge        exp(<C, x>)       C exp(<C, x>)      0                      |C|* / ln 2     0
+//   Ridge        cosh(<C, x>)      C sinh(<C, x>)     3 |C|*^2 / (4 ln 2)    |C|* / ln 2     1
 //
 // L0 and L1 are those of the paper's assumption "layer-wise (L0, L1)-smoothness",
 //
@@ -50,14 +50,8 @@ class LayerObjective {
   virtual at::Tensor gradient(const at::Tensor& x) const = 0;
   virtual double infimum() const = 0;
 
-  /// The smallest constants for pairs at most `distance` apart in `norm`.
-  virtual Smoothness smoothness_within(const Norm& norm, double distance) const = 0;
-
-  /// The d with 1 / L1 = d for L1 of smoothness_within(norm, d): no radius of theorem 1 is above it.
-  virtual double longest_step(const Norm& norm) const = 0;
-
   /// The constants for theorem 1, as in the table above.
-  Smoothness smoothness(const Norm& norm) const { return smoothness_within(norm, longest_step(norm)); }
+  virtual Smoothness smoothness(const Norm& norm) const = 0;
 
   /// The largest mu with |grad|*^2 >= 2 mu (f_i - infimum), Polyak-Lojasiewicz; 0 when there is none.
   virtual double pl_constant(const Norm& norm) const = 0;
@@ -72,8 +66,7 @@ class Quadratic : public LayerObjective {
   double value(const at::Tensor& x) const override;
   at::Tensor gradient(const at::Tensor& x) const override;
   double infimum() const override { return 0; }
-  Smoothness smoothness_within(const Norm& norm, double distance) const override;
-  double longest_step(const Norm& norm) const override;
+  Smoothness smoothness(const Norm& norm) const override;
   double pl_constant(const Norm& norm) const override;
 
   /// A z (m, n) with |zH|* = L0 |z|. From A + z, theorem 1 reaches A in one step.
@@ -84,37 +77,23 @@ class Quadratic : public LayerObjective {
   at::Tensor curvature_;
 };
 
-/// phi(<C, x>); for distance -> 0, L1 -> |C|* (and L0 of Cosh -> |C|*^2).
+/// exp(<C, x>) or cosh(<C, x>).
 class Ridge : public LayerObjective {
  public:
-  double longest_step(const Norm& norm) const override;  // ln 2 / |C|*
+  enum Kind { kExponential, kCosh };
 
- protected:
-  explicit Ridge(const at::Tensor& slope);    // C (m, n); throws InputError when it is zero
-  double along(const at::Tensor& x) const;    // <C, x>
-  double slope_size(const Norm& norm) const;  // |C|*
+  /// `slope` is C (m, n). Throws InputError when it is zero.
+  Ridge(Kind kind, const at::Tensor& slope);
 
+  double value(const at::Tensor& x) const override;
+  at::Tensor gradient(const at::Tensor& x) const override;
+  double infimum() const override { return kind_ == kCosh ? 1 : 0; }
+  Smoothness smoothness(const Norm& norm) const override;
+  double pl_constant(const Norm& norm) const override;
+
+ private:
+  Kind kind_;
   at::Tensor slope_;
-};
-
-class Exponential : public Ridge {
- public:
-  explicit Exponential(const at::Tensor& slope) : Ridge(slope) {}
-  double value(const at::Tensor& x) const override;
-  at::Tensor gradient(const at::Tensor& x) const override;
-  double infimum() const override { return 0; }
-  Smoothness smoothness_within(const Norm& norm, double distance) const override;
-  double pl_constant(const Norm& norm) const override;
-};
-
-class Cosh : public Ridge {
- public:
-  explicit Cosh(const at::Tensor& slope) : Ridge(slope) {}
-  double value(const at::Tensor& x) const override;
-  at::Tensor gradient(const at::Tensor& x) const override;
-  double infimum() const override { return 1; }
-  Smoothness smoothness_within(const Norm& norm, double distance) const override;
-  double pl_constant(const Norm& norm) const override;
 };
 
 /// f, a sum of layer objectives, with a starting point.

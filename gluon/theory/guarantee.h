@@ -2,8 +2,7 @@
 //
 //   constants of the layers, Delta0  ->  K(eps), the bound after K iterations, radii, momentum
 //
-// Every theorem is a function that returns a Guarantee: deterministic.h (theorem 1 and the Polyak-Lojasiewicz
-// theorem) and stochastic.h (theorems 2 and 3); prior_rates.h has table 1. All are pure functions of double.
+// Every theorem is a function of theorems.h that returns a Guarantee. All are pure functions of double.
 // L0_i and L1_i are those of the paper's assumption "layer-wise (L0, L1)-smoothness":
 //
 //   |grad_i f(X) - grad_i f(Y)|* <= (L0_i + L1_i |grad_i f(X)|*) |X_i - Y_i|.
@@ -26,7 +25,7 @@ struct LayerConstants {
   double l0 = 0;
   double l1 = 0;
   std::optional<double> t = std::nullopt;  // theorem 3's t_i; 1 / (12 L1) by default
-  double noise_factor = 1;                 // theorem 3; above 1 for norms that are not Euclidean, see stochastic.h
+  double noise_factor = 1;                 // theorem 3; above 1 for norms that are not Euclidean, see theorems.h
   std::string name{};                      // for errors; without one they give the layer's number
 };
 
@@ -58,12 +57,6 @@ struct Guarantee {
   bool counts_steps = false;             // the promise is about X_K, not about the best of X_0 .. X_{K-1}
   std::function<double(double)> needed;  // eps > 0 -> the real number whose ceiling is K
   std::function<double(double)> bound;   // K >= 1 -> eps
-
-  /// Takes needed() and bound() from an object that has both.
-  template <typename Rate> void set_rate(const Rate& rate) {
-    needed = [rate](double precision) { return rate.needed(precision); };
-    bound = [rate](double iterations) { return rate.bound(iterations); };
-  }
 
   /// K, the smallest whole number for which the theorem promises `precision`; at least 1 (0 when counts_steps).
   /// Exact below 10^14. Throws InputError unless precision > 0 and K is finite.

@@ -1,4 +1,4 @@
-#include "gluon/checkpoint/save_optimizer.h"
+#include "gluon/checkpoint/checkpoint.h"
 
 #include <ATen/ATen.h>
 
@@ -10,13 +10,6 @@
 
 namespace gluon {
 namespace {
-
-void train(Optimizer& optimizer, std::vector<Layer>& layers, int steps) {
-  for (int step = 0; step < steps; ++step) {
-    quadratic_loss(layers);
-    optimizer.step();
-  }
-}
 
 TEST(SaveOptimizer, ALoadedOptimizerContinuesWithTheSameBits) {
   const TemporaryFolder folder;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gluon/fit/median.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -70,6 +71,51 @@ TEST(Radii, PredictedRadiusIsTheorem1) {
 TEST(Radii, TheRadiusUsedMayBeUnknown) {
   const Trajectory trajectory{Estimator::kUnknown, {layer("0", "", 1, 2, Sample::kMissing)}};
   EXPECT_TRUE(std::isnan(predict(trajectory)[0].used));
+}
+
+// The radii of the samples at full radius, of layers with these radii.
+std::vector<std::vector<double>> full_radii(const std::vector<std::vector<double>>& radii) {
+  Trajectory trajectory;
+  for (const auto& of_layer : radii) {
+    LayerTrajectory& added = trajectory.layers.emplace_back();
+    for (const double radius : of_layer) added.samples.push_back({.step = 1, .radius = radius});
+  }
+  std::vector<std::vector<double>> kept;
+  for (const LayerTrajectory& of_layer : at_full_radius(trajectory).trajectory.layers) {
+    kept.emplace_back();
+    for (const Sample& sample : of_layer.samples) kept.back().push_back(sample.radius);
+  }
+  return kept;
+}
+
+TEST(FullRadius, RemovesWarmupAndCooldownOfEachLayer) {
+  using Radii = std::vector<std::vector<double>>;
+  EXPECT_EQ(full_radii({{0.1, 0.5, 0.91, 1, 0.89, 0.2}}), (Radii{{0.91, 1}}));
+  EXPECT_EQ(full_radii({{1, kFullRadius, kFullRadius - 1e-9}}), (Radii{{1, kFullRadius}}));
+  EXPECT_EQ(full_radii({{100}, {1, 0.5}}), (Radii{{100}, {1}}));
+  EXPECT_EQ(full_radii({{Sample::kMissing, Sample::kMissing}})[0].size(), 2u);  // samples without a radius stay
+}
+
+TEST(FullRadius, CountsTheSamples) {
+  const FullRadiusSamples selection =
+      at_full_radius({.layers = {layer("a", "hidden", 1, 1, 1), {.samples = {{.radius = 1}, {.radius = 0.5}}}}});
+  EXPECT_EQ(selection.all, 5);
+  EXPECT_EQ(selection.kept, 4);
+}
+
+TEST(Median, MiddleValueOrMeanOfTwo) {
+  EXPECT_TRUE(std::isnan(median({})));
+  EXPECT_EQ(median({7}), 7);
+  EXPECT_EQ(median({4, 1}), 2.5);
+  EXPECT_EQ(median({9, -1, 3}), 3);
+  EXPECT_EQ(median({9, 1, 5, 2}), 3.5);
+  EXPECT_EQ(median({5, 5, 1, 5}), 5);
+}
+
+TEST(Median, HugeAndTinyNumbers) {
+  EXPECT_EQ(median({1.5e308, 1.7e308}), 1.6e308);
+  EXPECT_EQ(median({INFINITY, 1, 2}), 2);
+  EXPECT_EQ(median({1e-320, 1e-320}), 1e-320);
 }
 
 }  // namespace

@@ -30,13 +30,21 @@ struct TallQuadratic {
   double l0 = 11.5 / (kFactor * kFactor);
 };
 
-// Takes `steps` steps; `disturb` adds the noise of the batch with that number to the gradients.
-Trajectory record(const Problem& problem, const Geometry& geometry, const RecorderOptions& options, int64_t steps,
-                  const std::function<void(std::span<const Layer>, int64_t)>& disturb = {}) {
-  const std::vector<Layer> layers = problem.layers();
-  const auto recorder = std::make_shared<Recorder>(layers, measuring_geometry(geometry), options);
-  Optimizer optimizer(layers, geometry);
+std::shared_ptr<Recorder> watch(Optimizer& optimizer, std::span<const Layer> layers, const Geometry& geometry,
+                                const RecorderOptions& options) {
+  const auto recorder = std::make_shared<Recorder>(layers, geometry, options);
   optimizer.add_observer(recorder);
+  return recorder;
+}
+
+// Takes `steps` steps; `disturb` changes the gradients to those of the batch with that number. Measures in the norms of
+// `measured`, by default in those of the optimizer.
+Trajectory record(const Problem& problem, const Geometry& geometry, const RecorderOptions& options, int64_t steps,
+                  const std::function<void(std::span<const Layer>, int64_t)>& disturb = {},
+                  const std::optional<Geometry>& measured = std::nullopt) {
+  const std::vector<Layer> layers = problem.layers();
+  Optimizer optimizer(layers, geometry, {.warn = [](const std::string&) {}});
+  const auto recorder = watch(optimizer, layers, measured.value_or(measuring_geometry(geometry)), options);
   const auto gradients = [&](int64_t batch) {
     problem.write_gradients(layers);
     if (disturb) disturb(layers, batch);
@@ -83,7 +91,7 @@ TEST(Recorder, MeasuresL1WhereL0IsZero) {
   const at::Tensor slope = at::randn({5, 3}, at::kDouble);
   const double size = make_norm(kNorm)->dual_norm(slope.unsqueeze(0)).item<double>();  // |C|*
   const double radius = 1e-3 / size;
-  const Problem problem = single(std::make_shared<Exponential>(slope), at::zeros({5, 3}, at::kDouble));
+  const Problem problem = single(std::make_shared<Ridge>(Ridge::kExponential, slope), at::zeros({5, 3}, at::kDouble));
   const Trajectory trajectory =
       record(problem, one_norm(kNorm, radius), {.every = 5, .estimator = Estimator::kFull}, 500);
   const Fit fit = fit_trajectory(trajectory).layers[0].fit;
@@ -95,47 +103,33 @@ TEST(Recorder, MeasuresL1WhereL0IsZero) {
 TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
   const TallQuadratic tall;
   const Geometry geometry = one_norm(kNorm, 1e-3);
-  const auto same = record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kSameBatch}, 20, add_noise);
-  ASSERT_EQ(same.layers[0].samples.size(), 7);
-  for (const Sample& sample : same.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
+  for (const auto& [every, steps, samples] : {std::tuple(3, 20, 7U), {1, 6, 5U}}) {
+    const auto same =
+        record(tall.problem, geometry, {.every = every, .estimator = Estimator::kSameBatch}, steps, add_noise);
+    ASSERT_EQ(same.layers[0].samples.size(), samples);
+    for (const Sample& sample : same.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
+  }
   const auto consecutive =
       record(tall.problem, geometry, {.every = 3, .estimator = Estimator::kConsecutive}, 20, add_noise);
   for (const Sample& sample : consecutive.layers[0].samples) EXPECT_GT(sample.smoothness, 10 * tall.l0);
 }
 
-TEST(Recorder, SameBatchWorksAtEveryStep) {
-  const TallQuadratic tall;
-  const auto trajectory =
-      record(tall.problem, one_norm(kNorm, 1e-3), {.every = 1, .estimator = Estimator::kSameBatch}, 6, add_noise);
-  ASSERT_EQ(trajectory.layers[0].samples.size(), 5);
-  for (const Sample& sample : trajectory.layers[0].samples) EXPECT_NEAR(sample.smoothness / tall.l0, 1, 1e-6);
-}
-
-TEST(Recorder, OrthogonalizerApproximatesTheExactDual) {
-  const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
-  const Problem problem = make_problem("quadratic", shapes, 3);
-  const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
-  const auto exact = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull}, 4);
-  const auto close =
-      record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "polar_express:10:1e-4"}, 4);
-  EXPECT_EQ(close.layers[0].dual_method, "polar_express:10:1e-4");
-  EXPECT_EQ(close.layers[0].norm, exact.layers[0].norm);
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(close.layers[0].samples[i].smoothness / exact.layers[0].samples[i].smoothness, 1, 1e-3);
-  }
-}
-
-TEST(Recorder, AutoIsExactOnTheCpu) {
-  const std::vector<MatrixShape> shapes{{.rows = 24, .cols = 16}};
-  const Problem problem = make_problem("quadratic", shapes, 3);
-  const Geometry geometry = one_norm("scaled(2,spectral)", 0.01);
-  const auto exact = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "exact"}, 4);
-  const auto chosen = record(problem, geometry, {.every = 1, .estimator = Estimator::kFull, .dual = "auto"}, 4);
+TEST(Recorder, DualIsExactOnTheCpuUnlessAnOrthogonalizerIsNamed) {
+  const Problem problem = make_problem("quadratic", std::vector<MatrixShape>{{.rows = 24, .cols = 16}}, 3);
+  const auto with = [&](const std::string& dual) {
+    return record(problem, one_norm("scaled(2,spectral)", 0.01),
+                  {.every = 1, .estimator = Estimator::kFull, .dual = dual}, 4)
+        .layers[0];
+  };
+  const LayerTrajectory exact = with("exact"), chosen = with("auto"), close = with("polar_express:10:1e-4");
   EXPECT_EQ(RecorderOptions().dual, "auto");
-  EXPECT_EQ(chosen.layers[0].dual_method, "exact");
+  EXPECT_EQ(chosen.dual_method, "exact");
+  EXPECT_EQ(close.dual_method, "polar_express:10:1e-4");
+  EXPECT_EQ(close.norm, exact.norm);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(chosen.layers[0].samples[i].gradient, exact.layers[0].samples[i].gradient);
-    EXPECT_EQ(chosen.layers[0].samples[i].smoothness, exact.layers[0].samples[i].smoothness);
+    EXPECT_EQ(chosen.samples[i].gradient, exact.samples[i].gradient);
+    EXPECT_EQ(chosen.samples[i].smoothness, exact.samples[i].smoothness);
+    EXPECT_NEAR(close.samples[i].smoothness / exact.samples[i].smoothness, 1, 1e-3);
   }
 }
 
@@ -147,14 +141,8 @@ TEST(Recorder, AutoApproximatesTheExactDualOnAGpu) {
     layers.push_back({"layer" + std::to_string(layers.size()), at::randn({m, n}).cuda(), Role::kHidden});
   }
   Optimizer optimizer(layers, presets::unscion());
-  const auto watch = [&](const char* dual) {
-    const RecorderOptions options{.every = 1, .dual = dual};
-    const auto recorder = std::make_shared<Recorder>(layers, presets::unscion(), options);
-    optimizer.add_observer(recorder);
-    return recorder;
-  };
-  const auto exact = watch("exact");
-  const auto chosen = watch("auto");
+  const auto exact = watch(optimizer, layers, presets::unscion(), {.every = 1, .dual = "exact"});
+  const auto chosen = watch(optimizer, layers, presets::unscion(), {.every = 1, .dual = "auto"});
   for (int k = 0; k < 3; ++k) {
     for (const Layer& layer : layers) layer.parameter.mutable_grad() = at::randn_like(layer.parameter);
     optimizer.step();
@@ -202,19 +190,13 @@ TEST(Recorder, RecordingChangesNoWeightAndReleasesMemory) {
     const std::vector<Layer> watched = problem.layers();
     Optimizer plain_optimizer(plain, geometry);
     Optimizer watched_optimizer(watched, geometry);
-    const auto recorder =
-        std::make_shared<Recorder>(watched, presets::normalized_descent(), RecorderOptions{.every = 2});
-    watched_optimizer.add_observer(recorder);
+    const auto recorder = watch(watched_optimizer, watched, presets::normalized_descent(), {.every = 2});
     for (int64_t k = 0; k < 6; ++k) {
       problem.write_gradients(plain);
       problem.write_gradients(watched);
       plain_optimizer.step();
       watched_optimizer.step();
-      if (k % 2 == 0) {
-        EXPECT_EQ(recorder->bytes_held(), (3 * (24 + 16) + 2) * 8) << preset;
-      } else {
-        EXPECT_EQ(recorder->bytes_held(), 0) << preset;
-      }
+      EXPECT_EQ(recorder->bytes_held(), k % 2 == 0 ? (3 * (24 + 16) + 2) * 8 : 0) << preset;
     }
     for (std::size_t i = 0; i < plain.size(); ++i) {
       EXPECT_TRUE(plain[i].parameter.equal(watched[i].parameter)) << preset;
@@ -232,9 +214,8 @@ TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
   }
   const Geometry geometry({{.norm = "scaled(2,max_entry)", .radius = 0.5}}, Momentum::ema(0.5));
   Optimizer optimizer(layers, geometry, {.schedule = Schedule::warmup(4)});
-  const auto recorder = std::make_shared<Recorder>(
-      layers, geometry, RecorderOptions{.every = 1, .measures = [](std::size_t i) { return i != 1; }});
-  optimizer.add_observer(recorder);
+  const auto recorder =
+      watch(optimizer, layers, geometry, {.every = 1, .measures = [](std::size_t i) { return i != 1; }});
   std::vector<at::Tensor> x, g;  // of the last layer
   for (int k = 0; k < 3; ++k) {
     for (const Layer& layer : layers) layer.parameter.mutable_grad() = at::randn({3, 4}, at::kDouble);
@@ -264,36 +245,22 @@ TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
 
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
-  const Problem problem = make_problem("quadratic", shapes, 4);
-  const std::vector<Layer> layers = problem.layers();
-  Optimizer optimizer(layers, one_norm(kNorm, 0.1), {.warn = [](const std::string&) {}});
-  const auto recorder = std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1), RecorderOptions{.every = 1});
-  optimizer.add_observer(recorder);
-  for (int k = 0; k < 3; ++k) {
-    problem.write_gradients(layers);
+  const auto disturb = [](std::span<const Layer> layers, int64_t batch) {
     layers[0].parameter.mutable_grad() = at::Tensor();
-    if (k == 0) layers[1].parameter.mutable_grad().zero_();
-    optimizer.step();
-  }
-  const Trajectory trajectory = recorder->take_samples();
-  EXPECT_EQ(trajectory.layers[0].samples.size(), 0);
-  EXPECT_EQ(trajectory.layers[1].samples.size(), 1);
-  EXPECT_EQ(trajectory.layers[2].samples.size(), 2);
+    if (batch == 0) layers[1].parameter.mutable_grad().zero_();
+  };
+  const Trajectory trajectory =
+      record(make_problem("quadratic", shapes, 4), one_norm(kNorm, 0.1), {.every = 1}, 3, disturb);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(trajectory.layers[i].samples.size(), i);
 }
 
 TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
+  const auto split = [](const char* text) {
+    return Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = text}});
+  };
   const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 8}};
-  const Problem problem = make_problem("quadratic", shapes, 5);
-  const std::vector<Layer> layers = problem.layers();
-  Optimizer optimizer(layers, Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = "rows:2"}}));
-  const auto recorder = std::make_shared<Recorder>(
-      layers, Geometry(std::vector<Rule>{{.norm = "spectral", .split = "columns:2"}}), RecorderOptions{.every = 1});
-  optimizer.add_observer(recorder);
-  for (int k = 0; k < 3; ++k) {
-    problem.write_gradients(layers);
-    optimizer.step();
-  }
-  const Trajectory trajectory = recorder->take_samples();
+  const Trajectory trajectory =
+      record(make_problem("quadratic", shapes, 5), split("rows:2"), {.every = 1}, 3, {}, split("columns:2"));
   ASSERT_EQ(trajectory.layers.size(), 2u);
   ASSERT_EQ(trajectory.layers[0].samples.size(), 2u);
   EXPECT_TRUE(std::isnan(trajectory.layers[0].samples[0].momentum));
@@ -312,11 +279,9 @@ TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
   const Problem problem = make_problem("quadratic", shapes);
   const std::vector<Layer> layers = problem.layers();
   Optimizer optimizer(layers, one_norm(kNorm, 0.1));
-  const auto recorder =
-      std::make_shared<Recorder>(layers, one_norm(kNorm, 0.1), RecorderOptions{.estimator = Estimator::kSameBatch});
-  optimizer.add_observer(recorder);
+  const auto recorder = watch(optimizer, layers, one_norm(kNorm, 0.1), {.estimator = Estimator::kSameBatch});
   problem.write_gradients(layers);
-  EXPECT_INPUT_ERROR(optimizer.step(), "take_reference()");
+  EXPECT_INPUT_ERROR(optimizer.step(), "same_batch needs take_reference() before the step");
   recorder->take_reference();
   optimizer.step();
   EXPECT_EQ(optimizer.steps_taken(), 1);
@@ -333,8 +298,32 @@ TEST(Recorder, BadInput) {
   std::vector<Layer> twice = layers;
   twice.push_back({"layer0", at::zeros({3, 3}), Role::kHidden});
   EXPECT_INPUT_ERROR(Recorder(twice, presets::unscion()), "two layers are called 'layer0'");
-  Recorder recorder(layers, presets::unscion(), {.estimator = Estimator::kSameBatch});
-  EXPECT_INPUT_ERROR(recorder.before_step(0), "same_batch needs take_reference() before the step");
+}
+
+TEST(GatherSamples, EveryValueArrivesInItsLayer) {
+  const auto sample = [](int64_t step) {
+    const auto base = static_cast<double>(10 * step);
+    return Sample{step, base + 1, base + 2, base + 3, base + 4, base + 5, base + 6, base + 7};
+  };
+  const auto values = [](const Sample& s) {
+    return std::tuple(s.step, s.gradient_change, s.displacement, s.smoothness, s.gradient, s.momentum, s.alignment,
+                      s.radius);
+  };
+  const Trajectory mine{Estimator::kFull,
+                        {{"a", "hidden", "spectral", "exact", {sample(1), sample(2)}},
+                         {"b", "hidden", "rows", "exact", {}},
+                         {"c", "head", "max_entry", "exact", {sample(3)}}}};
+  const Trajectory all = gather_samples(*make_collective("single", {}), mine);
+  EXPECT_EQ(all.estimator, Estimator::kFull);
+  ASSERT_EQ(all.layers.size(), 3u);
+  for (std::size_t i = 0; i < all.layers.size(); ++i) {
+    EXPECT_EQ(all.layers[i].layer, mine.layers[i].layer);
+    EXPECT_EQ(all.layers[i].norm, mine.layers[i].norm);
+    ASSERT_EQ(all.layers[i].samples.size(), mine.layers[i].samples.size());
+    for (std::size_t k = 0; k < all.layers[i].samples.size(); ++k) {
+      EXPECT_EQ(values(all.layers[i].samples[k]), values(mine.layers[i].samples[k]));
+    }
+  }
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "gluon/radius/radius.h"
@@ -15,8 +14,6 @@
 
 namespace gluon {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 const std::vector<MatrixShape> kShapes = {{.rows = 6, .cols = 4},
                                           {.rows = 4, .cols = 6},
@@ -30,14 +27,12 @@ const auto kNorms =
 
 at::Generator make_generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
-at::Tensor random_matrix(int64_t m, int64_t n, at::Generator& generator) {
-  return at::randn({m, n}, generator, at::TensorOptions(at::kDouble));
+at::Tensor random_matrix(const MatrixShape& shape, at::Generator& generator) {
+  return at::randn({shape.rows, shape.cols}, generator, at::kDouble);
 }
 
 double norm_of(const Norm& norm, const at::Tensor& x) { return norm.norm(x.unsqueeze(0)).item<double>(); }
-
 double dual_of(const Norm& norm, const at::Tensor& g) { return norm.dual_norm(g.unsqueeze(0)).item<double>(); }
-
 at::Tensor lmo_of(const Norm& norm, const at::Tensor& g) { return norm.lmo(g.unsqueeze(0)).squeeze(0); }
 
 double squares(const at::Tensor& x) { return (x * x).sum().item<double>(); }
@@ -70,7 +65,7 @@ TEST_P(EveryNormOfProblems, ConstantsHoldForRandomPairs) {
       for (int pair = 0; pair < 20; ++pair) {
         const double part = std::pow(10, -(pair % 4));
         const at::Tensor x = problem.start[i] * (1 - pair * 0.1);
-        const at::Tensor random = random_matrix(kShapes[i].rows, kShapes[i].cols, generator);
+        const at::Tensor random = random_matrix(kShapes[i], generator);
         const at::Tensor uphill = -lmo_of(*size, pair % 2 ? f.gradient(x) : random);
         const double ratio = assumption_ratio(f, *size, constants, x, x + uphill * (longest * part));
         ASSERT_LE(ratio, 1 + 1e-9) << kind << " layer " << i << " pair " << pair;
@@ -85,14 +80,14 @@ TEST_P(EveryNormOfProblems, ConstantsHoldForRandomPairs) {
 TEST_P(EveryNormOfProblems, StiffestDirectionAttainsL0InOneStep) {
   for (const MatrixShape& shape : kShapes) {
     at::Generator generator = make_generator(2);
-    const at::Tensor minimiser = random_matrix(shape.rows, shape.cols, generator);
+    const at::Tensor minimiser = random_matrix(shape, generator);
     const auto f = std::make_shared<Quadratic>(minimiser, at::rand({shape.cols}, generator, at::kDouble) + 0.1);
     const NormPtr size = norm(shape);
     const Smoothness constants = f->smoothness(*size);
     const at::Tensor start = minimiser + f->stiffest_direction(*size) * 1.5;
     EXPECT_NEAR(assumption_ratio(*f, *size, constants, start, minimiser), 1, 1e-12);
     EXPECT_EQ(constants.l1, 0);
-    EXPECT_EQ(constants.distance, kInfinity);
+    EXPECT_EQ(constants.distance, INFINITY);
 
     Problem problem{{f}, {start}};
     const std::vector<Layer> layers = problem.layers();
@@ -106,40 +101,25 @@ TEST_P(EveryNormOfProblems, StiffestDirectionAttainsL0InOneStep) {
   }
 }
 
-TEST_P(EveryNormOfProblems, ExponentialAttainsItsConstantsAtEveryDistance) {
+// The exponential attains them everywhere, cosh L0 at its minimum and L1 far from it.
+TEST_P(EveryNormOfProblems, RidgesAttainTheirConstants) {
+  at::Generator generator = make_generator(3);
   for (const MatrixShape& shape : kShapes) {
-    at::Generator generator = make_generator(3);
-    const at::Tensor slope = random_matrix(shape.rows, shape.cols, generator);
-    const Exponential f(slope);
+    const at::Tensor slope = random_matrix(shape, generator);
     const NormPtr size = norm(shape);
     const double steepness = dual_of(*size, slope);
-    const at::Tensor x = slope / squares(slope), uphill = -lmo_of(*size, slope);
-    EXPECT_NEAR(f.smoothness(*size).l1, steepness / std::numbers::ln2, 1e-12 * steepness);
-    EXPECT_NEAR(f.smoothness(*size).l1 * f.smoothness(*size).distance, 1, 1e-12);
-    EXPECT_NEAR(f.smoothness_within(*size, 1e-9 / steepness).l1, steepness, 1e-8 * steepness);
-    EXPECT_EQ(f.smoothness_within(*size, 0).l1, steepness);
-    for (const double distance : {1e-3 / steepness, f.longest_step(*size), 3 / steepness}) {
-      const Smoothness constants = f.smoothness_within(*size, distance);
-      EXPECT_EQ(constants.l0, 0);
-      EXPECT_NEAR(assumption_ratio(f, *size, constants, x, x + uphill * distance), 1, 1e-9) << distance;
+    const at::Tensor uphill = -lmo_of(*size, slope);
+    for (const auto& [kind, u, l0, tolerance] : {std::tuple(Ridge::kExponential, 1.0, 0.0, 1e-9),
+                                                 {Ridge::kCosh, 0.0, 0.75 / std::numbers::ln2, 1e-12},
+                                                 {Ridge::kCosh, 20.0, 0.75 / std::numbers::ln2, 1e-6}}) {
+      const Ridge f(kind, slope);
+      const Smoothness constants = f.smoothness(*size);
+      EXPECT_NEAR(constants.l0, l0 * steepness * steepness, 1e-12 * constants.l0);
+      EXPECT_NEAR(constants.l1, steepness / std::numbers::ln2, 1e-12 * steepness);
+      EXPECT_NEAR(constants.l1 * constants.distance, 1, 1e-12);
+      const at::Tensor x = slope * (u / squares(slope));
+      EXPECT_NEAR(assumption_ratio(f, *size, constants, x, x + uphill * constants.distance), 1, tolerance);
     }
-  }
-}
-
-TEST_P(EveryNormOfProblems, CoshAttainsL0AtTheMinimumAndL1FarFromIt) {
-  for (const MatrixShape& shape : kShapes) {
-    at::Generator generator = make_generator(4);
-    const at::Tensor slope = random_matrix(shape.rows, shape.cols, generator);
-    const Cosh f(slope);
-    const NormPtr size = norm(shape);
-    const double steepness = dual_of(*size, slope);
-    const Smoothness constants = f.smoothness(*size);
-    EXPECT_NEAR(constants.l0, 0.75 / std::numbers::ln2 * steepness * steepness, 1e-12 * constants.l0);
-    EXPECT_NEAR(constants.l1, steepness / std::numbers::ln2, 1e-12 * constants.l1);
-    const at::Tensor minimum = at::zeros_like(slope), far = slope * (20 / squares(slope));
-    const at::Tensor step = -lmo_of(*size, slope) * constants.distance;
-    EXPECT_NEAR(assumption_ratio(f, *size, constants, minimum, step), 1, 1e-12);
-    EXPECT_NEAR(assumption_ratio(f, *size, constants, far, far + step), 1, 1e-6);
   }
 }
 
@@ -150,12 +130,12 @@ TEST_P(EveryNormOfProblems, PlConstantsHoldAndAreAttained) {
     const auto ratio = [&](const LayerObjective& f, const at::Tensor& x) {
       return std::pow(dual_of(*size, f.gradient(x)), 2) / (2 * f.pl_constant(*size) * (f.value(x) - f.infimum()));
     };
-    const at::Tensor a = random_matrix(shape.rows, shape.cols, generator);
+    const at::Tensor a = random_matrix(shape, generator);
     const at::Tensor h = at::rand({shape.cols}, generator, at::kDouble) + 0.1;
     const Quadratic quadratic(a, h);
-    const Cosh cosh(a);
+    const Ridge cosh(Ridge::kCosh, a);
     for (int point = 0; point < 20; ++point) {
-      const at::Tensor x = random_matrix(shape.rows, shape.cols, generator);
+      const at::Tensor x = random_matrix(shape, generator);
       EXPECT_GE(ratio(quadratic, x), 1);
       EXPECT_GE(ratio(cosh, x), 1 - 1e-9);
     }
@@ -163,7 +143,7 @@ TEST_P(EveryNormOfProblems, PlConstantsHoldAndAreAttained) {
     flattest[0][h.argmin().item<int64_t>()] += 1;
     EXPECT_NEAR(ratio(quadratic, flattest), 1, 1e-12);
     EXPECT_NEAR(ratio(cosh, a * (1e-3 / squares(a))), 1, 1e-5);
-    EXPECT_EQ(Exponential(a).pl_constant(*size), 0);
+    EXPECT_EQ(Ridge(Ridge::kExponential, a).pl_constant(*size), 0);
   }
 }
 
@@ -188,9 +168,10 @@ TEST(Problem, GradientsAgreeWithFiniteDifferences) {
 
 TEST(Problem, ValueIsTheSumOfItsTerms) {
   const at::Tensor one = at::ones({1, 1}, at::kDouble);
-  const Problem problem{{std::make_shared<Quadratic>(one, at::full({1}, 6.0, at::kDouble)),
-                         std::make_shared<Exponential>(one * 2), std::make_shared<Cosh>(one * 3)},
-                        {one * 3, one, one}};
+  const Problem problem{
+      {std::make_shared<Quadratic>(one, at::full({1}, 6.0, at::kDouble)),
+       std::make_shared<Ridge>(Ridge::kExponential, one * 2), std::make_shared<Ridge>(Ridge::kCosh, one * 3)},
+      {one * 3, one, one}};
   const double expected = 12 + std::exp(2) + std::cosh(3);
   EXPECT_NEAR(problem.value(problem.layers()), expected, 1e-12 * expected);
   EXPECT_EQ(problem.infimum(), 1);
@@ -224,10 +205,8 @@ TEST(Problem, BadInput) {
   EXPECT_INPUT_ERROR(Quadratic(a, h).smoothness(UnknownNorm()),
                      "Quadratic: constants are known for spectral, max_entry, euclidean, columns, rows and "
                      "scaled, got mine");
-  EXPECT_INPUT_ERROR(Cosh{h}, "Ridge: expected a slope (m, n), got [3]");
-  EXPECT_INPUT_ERROR(Exponential{a * 0}, "Ridge: the slope must not be zero");
-  EXPECT_INPUT_ERROR(Exponential(a).smoothness_within(UnknownNorm(), kInfinity),
-                     "Ridge: the distance must be finite and >= 0, got inf");
+  EXPECT_INPUT_ERROR(Ridge(Ridge::kCosh, h), "Ridge: expected a slope (m, n), got [3]");
+  EXPECT_INPUT_ERROR(Ridge(Ridge::kExponential, a * 0), "Ridge: the slope must not be zero");
   EXPECT_INPUT_ERROR(make_problem("cubic", kShapes),
                      "problem: unknown name 'cubic'; allowed are quadratic, exponential, cosh, mixed");
   const std::vector<MatrixShape> experts = {{.batch = 2, .rows = 3, .cols = 4}};

@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,7 @@ using Noise = std::function<at::Tensor(const at::Tensor& gradient, const Norm&, 
 
 // A random matrix with the given dual norm and mean zero.
 inline at::Tensor random_with_dual(const at::Tensor& like, const Norm& norm, double dual, at::Generator& generator) {
-  const at::Tensor random = at::randn(like.sizes(), generator, at::TensorOptions(at::kDouble));
+  const at::Tensor random = at::randn(like.sizes(), generator, at::kDouble);
   return random * (dual / dual_of(norm, random));
 }
 
@@ -77,13 +78,6 @@ class Descent {
   double gap() const { return value_ - known_.problem.infimum(); }
   const std::vector<double>& duals() const { return duals_; }              // |grad_i f|*
   const std::vector<double>& noisy_duals() const { return noisy_duals_; }  // |g_i|*, the step's input
-
-  // sum_i w_i |grad_i f|*
-  double measure(const std::vector<double>& weights) const {
-    double sum = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * duals_[i];
-    return sum;
-  }
 
  private:
   Optimizer make_optimizer(const theory::Guarantee& guarantee) const {
@@ -117,17 +111,37 @@ class Descent {
   std::vector<double> duals_, noisy_duals_;
 };
 
-// The number of iterates X_0, X_1, ... until the mean of measure() over the runs is at most `precision`; `most` + 1 when
-// `most` are not enough.
-inline double iterations_until(std::vector<Descent>& runs, double precision, double most,
-                               const std::function<double(const Descent&)>& measure) {
-  for (double count = 1; count <= most; ++count) {
-    double mean = 0;
-    for (const Descent& run : runs) mean += measure(run) / static_cast<double>(runs.size());
-    if (mean <= precision) return count;
+// Runs that differ in the seeds of their noise.
+struct Runs {
+  Runs(const KnownProblem& known, const theory::Guarantee& guarantee, const Noise& noise = nullptr, uint64_t seeds = 1)
+      : weights(guarantee.weights) {
+    for (uint64_t seed = 0; seed < seeds; ++seed) runs.emplace_back(known, guarantee, noise, seed);
+  }
+
+  void step() {
     for (Descent& run : runs) run.step();
   }
-  return most + 1;
-}
+
+  // The mean of the promise's sum_i w_i |grad_i f|*, or of f - inf f where the promise is about that.
+  double mean() const {
+    double sum = 0;
+    for (const Descent& run : runs) {
+      sum += weights.empty() ? run.gap() : std::inner_product(weights.begin(), weights.end(), run.duals().begin(), 0.0);
+    }
+    return sum / static_cast<double>(runs.size());
+  }
+
+  // The number of iterates X_0, X_1, ... until mean() is at most `precision`; `most` + 1 when `most` are not enough.
+  double iterations_until(double precision, double most) {
+    for (double count = 1; count <= most; ++count) {
+      if (mean() <= precision) return count;
+      step();
+    }
+    return most + 1;
+  }
+
+  std::vector<Descent> runs;
+  std::vector<double> weights;
+};
 
 }  // namespace gluon
