@@ -81,7 +81,6 @@ python() {
   export PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
   export GLUON_PARITY_PROGRAM=$PWD/build/python/gluon_python_parity
   python3 -m pytest -q -rs -p no:cacheprovider python/tests || failed=1
-  python3 python/tests/run_doctests.py || failed=1
   python3 benchmarks/python_step.py --at-least 10 || failed=1
   return $failed
 }

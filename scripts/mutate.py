@@ -89,14 +89,17 @@ def closing(code, start):
     return len(code)
 
 
+def find(code, i, stops):
+    """The position of the next of `stops` outside of brackets."""
+    while i < len(code) and code[i] not in stops:
+        i = closing(code, i) if code[i] in "([{" else i + 1
+    return i
+
+
 def statement_end(code, start):
     """The position after the statement that begins at `start`, a block or code up to a semicolon."""
-    i = start
-    while i < len(code) and code[i] not in ";}":
-        if code[i] == "{" and not code[start:i].strip():
-            return closing(code, i)
-        i = closing(code, i) if code[i] in "([{" else i + 1
-    return i + 1
+    block = re.compile(r"\s*(?={)").match(code, start)
+    return closing(code, block.end()) if block else find(code, start, ";}") + 1
 
 
 def blank(text, spans):
@@ -105,19 +108,12 @@ def blank(text, spans):
     return text
 
 
-def arguments_after_first(code, start):
-    """The span of all arguments but the first of the call whose bracket opens at `start`."""
-    end, i = closing(code, start) - 1, start + 1
-    while i < end and code[i] != ",":
-        i = closing(code, i) if code[i] in "([{" else i + 1
-    return i, end
-
-
 def mutable_code(text):
     """`text` with blanks in place of everything that stays as it is."""
     code = re.sub(r'//[^\n]*|/\*.*?\*/|R"\((?:.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^#[^\n]*',
                   lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S | re.M)
-    messages = [arguments_after_first(code, m.end() - 1) for m in re.finditer(r"\bGLUON_CHECK\(", code)]
+    messages = [(find(code, m.end(), ",)"), closing(code, m.end() - 1) - 1)
+                for m in re.finditer(r"\bGLUON_CHECK\(", code)]
     messages += [(m.end(), closing(code, m.end() - 1)) for m in re.finditer(r"\b(?:\w*Error|static_assert)\(", code)]
     code = blank(code, messages)
     cuda = [m.span() for m in re.finditer(r"[^\n]+", code) if GPU.search(m[0]) and "?" not in m[0]]

@@ -19,20 +19,14 @@ def linear(inputs, outputs):
 class DecoderLayer(nn.Module):
     def __init__(self):
         super().__init__()
-        half = WIDTH // 2  # grouped-query attention: fewer keys and values
-        self.self_attn = nn.ModuleDict({
-            "q_proj": linear(WIDTH, WIDTH), "k_proj": linear(WIDTH, half),
-            "v_proj": linear(WIDTH, half), "o_proj": linear(half, WIDTH),
-        })  # fmt: skip
-        self.mlp = nn.ModuleDict({
-            "gate_proj": linear(WIDTH, 4 * WIDTH), "up_proj": linear(WIDTH, 4 * WIDTH),
-            "down_proj": linear(4 * WIDTH, WIDTH),
-        })  # fmt: skip
+        self.self_attn = nn.ModuleDict({f"{name}_proj": linear(WIDTH, WIDTH) for name in "qkvo"})
+        self.mlp = nn.ModuleDict({f"{name}_proj": linear(WIDTH, 4 * WIDTH) for name in ("gate", "up")})
+        self.mlp["down_proj"] = linear(4 * WIDTH, WIDTH)
         self.input_layernorm, self.post_attention_layernorm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
 
     def forward(self, x):  # instead of attention: uses every projection, and tokens see earlier tokens
         a, y = self.self_attn, self.input_layernorm(x)
-        gate = (a["q_proj"](y)[..., : WIDTH // 2] * a["k_proj"](y)).sigmoid()
+        gate = (a["q_proj"](y) * a["k_proj"](y)).sigmoid()
         past = (gate * a["v_proj"](y)).cumsum(1) / torch.arange(1, x.size(1) + 1).view(-1, 1)
         x = x + a["o_proj"](past)
         y = self.post_attention_layernorm(x)

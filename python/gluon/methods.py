@@ -101,29 +101,23 @@ def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Para
 def _scion_norm(name: str, kwargs: Mapping[str, Any]) -> Optional[str]:
     """Our name of a norm of the public Scion, for an m x n matrix; None for Auto."""
     normalized, transpose = kwargs.get("normalized"), kwargs.get("transpose", False)
+    unless_told = normalized in (None, True)
     spectral = f"spectral(newton_schulz:{kwargs['steps']})" if "steps" in kwargs else "spectral"
-    if name == "Auto":
-        return None
-    if name == "Spectral":
-        factor = "sqrt(m/n)" if normalized in (None, True) else "sqrt(m)"
-        return f"scaled(1/{f'max(1,{factor})' if kwargs.get('max') else factor},{spectral})"
-    if name == "SpectralConv":
-        return f"scaled(sqrt(kernel*n/m),{spectral})"
-    if name == "Sign":
-        return "scaled(n,max_entry)" if normalized in (None, True) else "max_entry"
-    if name == "BiasRMS":
-        return "scaled(1/sqrt(m),euclidean)"
-    if name == "ColNorm":
-        if transpose:
-            return f"scaled({'m' if normalized else '1'}/sqrt(n),rows)"
-        return f"scaled({'n' if normalized else '1'}/sqrt(m),columns)"
-    if name == "RowNorm":
-        if normalized in (None, True):
-            return "scaled(sqrt(m),columns)" if transpose else "scaled(sqrt(n),rows)"
-        return "columns" if transpose else "rows"
-    raise ValueError(
-        f"Scion: unknown norm '{name}'; allowed are Auto, SpectralConv, ColNorm, RowNorm, BiasRMS, Spectral, Sign"
-    )
+    factor = "sqrt(m/n)" if unless_told else "sqrt(m)"
+    along, m, n = ("rows", "n", "m") if transpose else ("columns", "m", "n")
+    across, width = ("columns", "m") if transpose else ("rows", "n")
+    norms = {
+        "Auto": None,
+        "SpectralConv": f"scaled(sqrt(kernel*n/m),{spectral})",
+        "ColNorm": f"scaled({n if normalized else '1'}/sqrt({m}),{along})",
+        "RowNorm": f"scaled(sqrt({width}),{across})" if unless_told else across,
+        "BiasRMS": "scaled(1/sqrt(m),euclidean)",
+        "Spectral": f"scaled(1/{f'max(1,{factor})' if kwargs.get('max') else factor},{spectral})",
+        "Sign": "scaled(n,max_entry)" if unless_told else "max_entry",
+    }
+    if name not in norms:
+        raise ValueError(f"Scion: unknown norm '{name}'; allowed are {', '.join(norms)}")
+    return norms[name]
 
 
 class Scion(Gluon):

@@ -73,8 +73,7 @@ def as_float32(values):
 def weight(name, *shape):
     fan_in = math.prod(shape[1:]) if len(shape) > 1 else 100
     bound = 1.0 if name == "head.weight" else 1 / math.sqrt(fan_in)
-    values = uniform(name, np.arange(math.prod(shape))) * bound
-    return as_float32(values).reshape(shape).requires_grad_()
+    return as_float32(uniform(name, np.arange(math.prod(shape))) * bound).reshape(shape).requires_grad_()
 
 
 def tokens(first, count):
@@ -119,9 +118,17 @@ def cross_entropy(logits, targets, smoothing=0.0):
     return -((1 - smoothing) * of_target + smoothing * log_p.mean(-1)).mean()
 
 
-class NanoGpt:
+class Model:
     def __init__(self):
         self.roles, self.parameters = {}, {}
+
+    def add(self, name, role, *shape):
+        self.roles[name], self.parameters[name] = role, weight(name, *shape)
+
+
+class NanoGpt(Model):
+    def __init__(self):
+        super().__init__()
         for i in range(BLOCKS):
             for part, m, n in [("attn.c_q", 1, 1), ("attn.c_k", 1, 1), ("attn.c_v", 1, 1), ("attn.c_proj", 1, 1),
                                ("mlp.c_fc", 4, 1), ("mlp.c_proj", 1, 4)]:
@@ -130,9 +137,6 @@ class NanoGpt:
         half = WIDTH // HEADS // 2
         angles = torch.outer(torch.arange(CONTEXT, dtype=torch.float64), 10000.0 ** (-torch.arange(half) / half))
         self.turns = torch.polar(torch.ones_like(angles), -angles)  # clockwise, as modded-nanogpt
-
-    def add(self, name, role, *shape):
-        self.roles[name], self.parameters[name] = role, weight(name, *shape)
 
     def rotated(self, x):  # (B, T, heads, D): entries i and i + D / 2 are one complex number
         real, imaginary = x.chunk(2, -1)
@@ -156,9 +160,10 @@ class NanoGpt:
         return cross_entropy(norm(x) @ p["wte"].T, text[:, 1:])
 
 
-class Cnn:
+class Cnn(Model):
     def __init__(self):
-        self.roles, self.parameters, self.statistics = {}, {}, {}
+        super().__init__()
+        self.statistics = {}
         self.whiten = weight("whiten.weight", 24, 3, 2, 2).detach()
         self.add("whiten.bias", "vector", 24)
         before = 24
@@ -171,16 +176,12 @@ class Cnn:
             before = after
         self.add("head.weight", "head", CLASSES, before)
 
-    def add(self, name, role, *shape):
-        self.roles[name], self.parameters[name] = role, weight(name, *shape)
-
     def normalised(self, x, name, training):
         if training:
             mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)
             count = x.numel() / x.shape[1]
-            kept = [0.6 * old + 0.4 * new.detach() for old, new in
-                    zip(self.statistics[name], (mean, variance * count / (count - 1)))]
-            self.statistics[name] = tuple(kept)
+            new = mean.detach(), variance.detach() * count / (count - 1)
+            self.statistics[name] = [0.6 * a + 0.4 * b for a, b in zip(self.statistics[name], new)]
         else:
             mean, variance = self.statistics[name]
         at = lambda v: v[:, None, None]
@@ -263,24 +264,22 @@ def norm_of(preset, role, shape):
     return ("euclidean", 1 / math.sqrt(m)) if role == "vector" else ("max_entry", n)
 
 
-def radius_of(preset, role, given, model):
+def radius_of(preset, role, given):
     """t, and for scion the ball; what the presets say where nothing is given."""
-    if preset in ("sign_descent", "normalized_descent", "adamw"):
-        return given["all"], None
+    if "all" in given or preset == "deterministic_gluon":
+        return given.get("all"), None
     if preset == "muon":
         return given["hidden" if role in ("hidden", "conv") else "adamw"], None
-    if preset == "deterministic_gluon":
-        return None, None
-    default = {"head": 100 * given.get("conv", 0), "vector": given.get("conv", 0)}
+    conv = given.get("conv", 0)
+    own = given.get(role, {"head": 100 * conv, "vector": conv}.get(role))
     if preset == "unscion":
-        return given.get(role, default.get(role)), None
-    ball = given.get(role, default.get(role))
-    return given["gamma" if model == "nanogpt" else "conv_gamma"] * ball, ball
+        return own, None
+    return given["gamma" if "gamma" in given else "conv_gamma"] * own, own
 
 
 class Optimizer:
-    def __init__(self, model, name, preset, radii):
-        self.model, self.name, self.preset = model, name, preset
+    def __init__(self, model, preset, radii):
+        self.model, self.preset = model, preset
         self.given = {key: float(value) for key, value in (pair.split("=") for pair in radii.split(","))}
         self.memory = {key: [torch.zeros_like(w), torch.zeros_like(w)] for key, w in model.parameters.items()}
 
@@ -295,7 +294,7 @@ class Optimizer:
         for name, w in parameters.items():
             role = self.model.roles[name]
             kind, factor = norm_of(self.preset, role, w.shape)
-            radius, ball = radius_of(self.preset, role, self.given, self.name)
+            radius, ball = radius_of(self.preset, role, self.given)
             if kind == "adamw":
                 self.adamw(w, self.memory[name], radius * multiplier, k)
                 continue
@@ -336,7 +335,7 @@ def curve(name, preset, radii, batches):
     """The loss before each step, then the validation loss after all of them."""
     distances.clear()
     model = NanoGpt() if name == "nanogpt" else Cnn()
-    optimizer = Optimizer(model, name, preset, radii)
+    optimizer = Optimizer(model, preset, radii)
     batch = BATCH[name]
     examples = EXAMPLES if batches else FULL_BATCH_EXAMPLES[name]
     count = batches or examples // batch
