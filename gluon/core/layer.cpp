@@ -26,31 +26,20 @@ bool is_matrix_role(Role role) { return role == Role::kHidden || role == Role::k
 
 // Whether one of the dot-separated parts of a parameter name is one of `words`.
 bool has_part(std::string_view name, std::initializer_list<std::string_view> words) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  std::size_t start = 0;
-  while (start <= lower.size()) {
-    const std::size_t end = std::min(lower.find('.', start), lower.size());
-    const std::string_view part = std::string_view(lower).substr(start, end - start);
-    if (std::find(words.begin(), words.end(), part) != words.end()) return true;
-    start = end + 1;
-  }
-  return false;
+  std::string parts = join(".", name, ".");
+  std::transform(parts.begin(), parts.end(), parts.begin(), [](unsigned char c) { return std::tolower(c); });
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return parts.find(join(".", word, ".")) != std::string::npos; });
 }
 
-struct Slice {
-  int64_t start = 0;
-  int64_t length = 0;
-};
-
 struct Cut {
-  int64_t dim = 0;            // -2 rows, -1 columns
-  std::vector<Slice> slices;  // one empty slice: no cut
+  int64_t dim = 0;               // -2 rows, -1 columns
+  std::vector<int64_t> lengths;  // of the parts; a single 0: no cut
 };
 
 // "rows:3", "columns:64,64" ... for a layer of this shape; `what` starts the error messages.
 Cut parse_cut(std::string_view split, const MatrixShape& shape, const std::string& what) {
-  if (split.empty()) return {0, {Slice{}}};
+  if (split.empty()) return {0, {0}};
   const std::string_view rule = split == "qkv" ? "rows:3" : split;
   const bool rows = rule.starts_with("rows:");
   GLUON_CHECK(rows || rule.starts_with("columns:"), what,
@@ -66,15 +55,10 @@ Cut parse_cut(std::string_view split, const MatrixShape& shape, const std::strin
                 " equal parts");
     lengths.assign(static_cast<std::size_t>(parts), extent / parts);
   }
-  Cut cut{rows ? -2 : -1, {}};
-  int64_t start = 0;
-  for (const int64_t length : lengths) {
-    GLUON_CHECK(length > 0, what, ": every size must be > 0, got ", length);
-    cut.slices.push_back({start, length});
-    start += length;
-  }
-  GLUON_CHECK(start == extent, what, ": the sizes must add up to ", extent, " ", axis, ", got ", start);
-  return cut;
+  for (const int64_t length : lengths) GLUON_CHECK(length > 0, what, ": every size must be > 0, got ", length);
+  const int64_t sum = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  GLUON_CHECK(sum == extent, what, ": the sizes must add up to ", extent, " ", axis, ", got ", sum);
+  return {rows ? -2 : -1, std::move(lengths)};
 }
 
 // The indices of matrix number `flat` in the leading dimensions of a (..., m, n) tensor.
@@ -156,17 +140,19 @@ std::vector<Block> split_blocks(const Layer& layer, std::string_view split) {
   const at::IntArrayRef sizes = layer.parameter.sizes();
   const MatrixShape whole = matrix_shape(sizes, layer.role);
   const Cut cut = parse_cut(split, whole, what);
-  const bool several = whole.batch * static_cast<int64_t>(cut.slices.size()) > 1;
+  const bool several = whole.batch * static_cast<int64_t>(cut.lengths.size()) > 1;
 
   std::vector<Block> blocks;
   for (int64_t matrix = 0; matrix < whole.batch; ++matrix) {
-    for (const Slice& slice : cut.slices) {
-      Block block{layer.name, layer, whole, {}, cut.dim, slice.start, slice.length};
+    int64_t start = 0;
+    for (const int64_t length : cut.lengths) {
+      Block block{layer.name, layer, whole, {}, cut.dim, start, length};
+      start += length;
       block.shape.batch = 1;
       if (several) block.name += join("[", blocks.size(), "]");
       if (is_matrix_role(layer.role)) block.leading = leading_indices(sizes, matrix);
-      if (cut.dim == -2) block.shape.rows = slice.length;
-      if (cut.dim == -1) block.shape.cols = slice.length;
+      if (cut.dim == -2) block.shape.rows = length;
+      if (cut.dim == -1) block.shape.cols = length;
       blocks.push_back(std::move(block));
     }
   }

@@ -27,32 +27,18 @@ class Parser {
  private:
   double sum() {
     double value = product();
-    while (true) {
-      if (accept('+')) {
-        value += product();
-      } else if (accept('-')) {
-        value -= product();
-      } else {
-        return value;
-      }
-    }
+    while (const char sign = accept_any("+-")) value = sign == '+' ? value + product() : value - product();
+    return value;
   }
 
   double product() {
     double value = atom();
-    while (true) {
-      if (accept('*')) {
-        value *= atom();
-      } else if (accept('/')) {
-        value /= atom();
-      } else {
-        return value;
-      }
-    }
+    while (const char sign = accept_any("*/")) value = sign == '*' ? value * atom() : value / atom();
+    return value;
   }
 
   double atom() {
-    if (accept('(')) {
+    if (accept_any("(")) {
       const double value = sum();
       expect(')');
       return value;
@@ -91,18 +77,15 @@ class Parser {
     return value;
   }
 
-  void skip_blanks() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
+  void skip_blanks() { at_ = std::min(text_.find_first_not_of(' ', at_), text_.size()); }
 
-  bool accept(char symbol) {
+  // The symbol that was found and passed, or 0.
+  char accept_any(std::string_view symbols) {
     skip_blanks();
-    if (at_ >= text_.size() || text_[at_] != symbol) return false;
-    ++at_;
-    return true;
+    return at_ < text_.size() && symbols.find(text_[at_]) != std::string_view::npos ? text_[at_++] : '\0';
   }
 
-  void expect(char symbol) { check(accept(symbol), std::string("'") + symbol + "'"); }
+  void expect(char symbol) { check(accept_any({&symbol, 1}) != '\0', std::string("'") + symbol + "'"); }
 
   void check(bool condition, std::string_view expected) const {
     GLUON_CHECK(condition, "width factor '", text_, "': expected ", expected, " at '", text_.substr(at_), "'");

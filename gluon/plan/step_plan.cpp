@@ -89,14 +89,8 @@ StepPlan route(std::span<const Layer> layers, const Geometry& geometry, const Ro
     }
     for (Block& block : blocks[i]) {
       NormPtr norm = rule.norm.resolve(block.shape, options.orthogonalizer);
-      const Key key{plan.owners[i],
-                    plan.rules[i],
-                    layer.group,
-                    block.shape.rows,
-                    block.shape.cols,
-                    norm->name(),
-                    layer.parameter.scalar_type(),
-                    layer.parameter.device().str()};
+      const Key key(plan.owners[i], plan.rules[i], layer.group, block.shape.rows, block.shape.cols, norm->name(),
+                    layer.parameter.scalar_type(), layer.parameter.device().str());
       StepPlan::Batch& batch = batches[key];
       if (!batch.norm) batch.norm = std::move(norm);
       batch.rule = plan.rules[i];

@@ -53,7 +53,7 @@ std::vector<LayerBatch> batches_of(const StepPlan& plan, const Geometry& geometr
   return batches;
 }
 
-// One flag per tensor, on the device of the first.
+// One flag per tensor, on the device of the first: the extremes are finite exactly when every entry is.
 at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
   const at::Device device = tensors[0].device();
   const bool alike = device.is_cuda() && std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& tensor) {
@@ -176,9 +176,19 @@ Optimizer::Parts::Work Optimizer::Parts::divide(const StepContext& now) {
 }
 
 bool Optimizer::Parts::accepts_gradients() {
-  const std::optional<std::size_t> layer = first_non_finite_layer();
+  // One transfer for all gradients of this rank.
+  std::vector<at::Tensor> gradients;
+  std::vector<int64_t> places;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const at::Tensor& gradient = layers[i].parameter.grad();
+    if (!gradient.defined() || !owners.owns(i)) continue;
+    gradients.push_back(gradient);
+    places.push_back(static_cast<int64_t>(i));
+  }
   at::Tensor bad = at::zeros({static_cast<int64_t>(layers.size())}, at::kInt);
-  if (layer) bad[static_cast<int64_t>(*layer)].fill_(1);
+  if (!gradients.empty()) {
+    bad.index_copy_(0, at::tensor(places), all_finite(gradients).cpu().logical_not().to(at::kInt));
+  }
   bad = owners.sum(bad);
   if (bad.max().item<int>() == 0) return true;
   refuse_step(layers[static_cast<std::size_t>(bad.argmax().item<int64_t>())].name);
@@ -191,24 +201,6 @@ void Optimizer::Parts::refuse_step(const std::string& layer) {
                                  "; nothing was updated"));
   }
   ++skipped;
-}
-
-std::optional<std::size_t> Optimizer::Parts::first_non_finite_layer() const {
-  // One pass per gradient and one transfer for all: the extremes are finite exactly when every entry is.
-  std::vector<at::Tensor> gradients;
-  std::vector<std::size_t> index;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const at::Tensor& gradient = layers[i].parameter.grad();
-    if (!gradient.defined() || !owners.owns(i)) continue;
-    gradients.push_back(gradient);
-    index.push_back(i);
-  }
-  if (gradients.empty()) return {};
-  const at::Tensor flags = all_finite(gradients).cpu();
-  for (std::size_t i = 0; i < index.size(); ++i) {
-    if (!flags[static_cast<int64_t>(i)].item<bool>()) return index[i];
-  }
-  return {};
 }
 
 // Warns once when a layer takes the slow GPU path.

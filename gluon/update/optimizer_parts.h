@@ -2,7 +2,6 @@
 
 #pragma once
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,8 +33,7 @@ struct Optimizer::Parts {
   void warn_of_slow_path(const Work& work);
   void move_adamw_layers(const StepContext& now);
 
-  void refuse_step(const std::string& layer);                 // throws or counts, as the options say
-  std::optional<std::size_t> first_non_finite_layer() const;  // of this rank's
+  void refuse_step(const std::string& layer);  // throws or counts, as the options say
   int64_t steps_taken() { return next_step - (fused.bad_block() != nullptr ? 1 : 0); }
   void warn(const std::string& sentence) const;
 

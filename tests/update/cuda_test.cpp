@@ -12,6 +12,15 @@
 namespace gluon {
 namespace {
 
+// The same on every device, in new memory each time.
+void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    at::Tensor parameter = layers[i].parameter;
+    const at::Tensor gradient = random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat);
+    parameter.mutable_grad() = gradient.to(parameter.device(), parameter.scalar_type());
+  }
+}
+
 TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   for (const char* preset : {"muon", "scion", "unscion", "sign_descent", "normalized_descent", "adamw"}) {
@@ -21,11 +30,8 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
       Optimizer cpu_optimizer(cpu, presets::make(preset));
       Optimizer gpu_optimizer(gpu, presets::make(preset));
       for (uint64_t step = 0; step < 3; ++step) {
-        for (std::size_t i = 0; i < cpu.size(); ++i) {
-          const at::Tensor gradient = random_tensor(cpu[i].parameter.sizes(), 50 + 10 * step + i, at::kDouble);
-          cpu[i].parameter.mutable_grad() = gradient;
-          gpu[i].parameter.mutable_grad() = gradient.cuda();
-        }
+        set_gradients(cpu, step);
+        set_gradients(gpu, step);
         cpu_optimizer.step();
         gpu_optimizer.step();
       }
@@ -59,14 +65,6 @@ std::vector<Layer> fused_layers() {
   return layers;
 }
 
-// In new memory each time.
-void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    at::Tensor parameter = layers[i].parameter;
-    parameter.mutable_grad() = random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat).to(parameter.device());
-  }
-}
-
 class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -86,9 +84,7 @@ TEST_F(Fused, StepsAsOnTheCpu) {
     Optimizer cpu_optimizer(cpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
     for (uint64_t step = 0; step < 5; ++step) {
       set_gradients(gpu, step);
-      for (std::size_t i = 0; i < cpu.size(); ++i) {
-        cpu[i].parameter.mutable_grad() = gpu[i].parameter.grad().cpu().to(at::kDouble);
-      }
+      set_gradients(cpu, step);
       gpu_optimizer.step();
       cpu_optimizer.step();
     }

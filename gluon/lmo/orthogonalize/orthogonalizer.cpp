@@ -20,10 +20,6 @@ namespace {
 using Form = QuinticOptions::Form;
 using Precision = QuinticOptions::Precision;
 
-constexpr const char* kAllowed =
-    "allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
-    "direct:, float32: or bfloat16:";
-
 // The exact polar factor, slow (tens of times the iterations) and the measure of all of them. Singular values below
 // max(m, n) eps sigma_max are rounding of zero and their vectors are arbitrary, so they are left out.
 class SvdOrthogonalizer : public Orthogonalizer {
@@ -66,20 +62,24 @@ int parse_steps(std::string_view text, std::string_view what) {
   return static_cast<int>(steps);
 }
 
-OrthogonalizerPtr make_polar_express(const std::vector<std::string_view>& parts, std::string_view what, Form form,
-                                     Precision precision) {
-  PolarExpressOptions options{.steps = 4};
-  if (parts.size() > 1) options.steps = parse_steps(parts[1], what);
-  options.lower = parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(options.steps);
-  const std::string name = options.lower == default_lower(options.steps)
-                               ? join("polar_express:", options.steps)
-                               : join("polar_express:", options.steps, ":", number_text(options.lower));
-  return std::make_shared<QuinticIteration>(QuinticOptions{.name = name,
-                                                           .coefficients = polar_express_coefficients(options),
-                                                           .bound = SingularBound::kSchatten4,
-                                                           .safety = options.safety,
-                                                           .form = form,
-                                                           .precision = precision});
+// Reads NAME[:STEPS[:LOWER]]; false when it is no iteration.
+bool read_iteration(const std::vector<std::string_view>& parts, std::string_view what, QuinticOptions& options) {
+  const std::string_view kind = parts.empty() ? std::string_view() : parts[0];
+  if (kind == "newton_schulz" && parts.size() <= 2) {
+    const int steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5;
+    options.name = join(kind, ":", steps);
+    options.coefficients = jordan_coefficients(steps);
+    return true;
+  }
+  if (kind != "polar_express" || parts.size() > 3) return false;
+  PolarExpressOptions polar{.steps = parts.size() > 1 ? parse_steps(parts[1], what) : 4};
+  polar.lower = parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(polar.steps);
+  options.name = join(kind, ":", polar.steps);
+  if (polar.lower != default_lower(polar.steps)) options.name += join(":", number_text(polar.lower));
+  options.coefficients = polar_express_coefficients(polar);
+  options.bound = SingularBound::kSchatten4;
+  options.safety = polar.safety;
+  return true;
 }
 
 }  // namespace
@@ -95,31 +95,28 @@ at::Tensor Orthogonalizer::polar(const at::Tensor& batch) const {
 }
 
 OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
+  if (name == "svd") return std::make_shared<SvdOrthogonalizer>();
   std::vector<std::string_view> parts = split(name);
-  Precision precision = Precision::kFast;
-  if (parts[0] == "float32" || parts[0] == "bfloat16") {
-    precision = parts[0] == "float32" ? Precision::kFloat32 : Precision::kBFloat16;
-    parts.erase(parts.begin());
+  const auto take = [&](std::string_view prefix) {
+    const bool found = !parts.empty() && parts[0] == prefix;
+    if (found) parts.erase(parts.begin());
+    return found;
+  };
+  QuinticOptions options;
+  if (take("float32")) {
+    options.precision = Precision::kFloat32;
+  } else if (take("bfloat16")) {
+    options.precision = Precision::kBFloat16;
   }
-  Form form = Form::kAuto;
-  if (parts.empty()) throw InputError(join("unknown orthogonalizer '", name, "'; ", kAllowed));
-  if (parts[0] == "gram" || parts[0] == "direct") {
-    form = parts[0] == "gram" ? Form::kGram : Form::kDirect;
-    parts.erase(parts.begin());
+  if (take("gram")) {
+    options.form = Form::kGram;
+  } else if (take("direct")) {
+    options.form = Form::kDirect;
   }
-  const std::string_view kind = parts.empty() ? std::string_view() : parts[0];
-  const bool plain = form == Form::kAuto && precision == Precision::kFast;
-  if (kind == "svd" && parts.size() == 1 && plain) return std::make_shared<SvdOrthogonalizer>();
-  const std::string what = join("orthogonalizer '", name, "'");
-  if (kind == "newton_schulz" && parts.size() <= 2) {
-    const int steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5;
-    return std::make_shared<QuinticIteration>(QuinticOptions{.name = join("newton_schulz:", steps),
-                                                             .coefficients = jordan_coefficients(steps),
-                                                             .form = form,
-                                                             .precision = precision});
-  }
-  if (kind == "polar_express" && parts.size() <= 3) return make_polar_express(parts, what, form, precision);
-  throw InputError(join("unknown orthogonalizer '", name, "'; ", kAllowed));
+  GLUON_CHECK(read_iteration(parts, join("orthogonalizer '", name, "'"), options), "unknown orthogonalizer '", name,
+              "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
+              "direct:, float32: or bfloat16:");
+  return std::make_shared<QuinticIteration>(std::move(options));
 }
 
 }  // namespace gluon
