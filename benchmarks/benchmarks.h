@@ -1,5 +1,5 @@
-// What `gluon bench` measures: one optimizer step, whole training steps, the recording of smoothness, the fit. Times are
-// medians.
+// What `gluon bench` measures: one optimizer step, whole training steps, the recording of smoothness, the fit. Times
+// are medians.
 
 #pragma once
 
@@ -24,7 +24,7 @@ namespace gluon::benchmarks {
 ///
 /// The error of a side is the root mean square, over one matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)): P is
 /// how a zero parameter moved, in units of the radius, U V^T comes from a float64 SVD (embedding: sign(g) of size
-/// |P - sign(g)|_F / sqrt(m n)). The bound is the time of our arithmetic at the speed of a large square product (at::mm)
+/// |P - sign(g)|_F / sqrt(m n)). The bound is the time of our arithmetic at the speed of a large square at::mm
 /// measured in the same run; embedding: of 20 bytes a parameter at the speed of a copy.
 struct StepOptions {
   std::string model = "gpt124m";  // gpt124m, gpt1b3, cnn or embedding
@@ -75,7 +75,7 @@ struct SmoothnessResult {
   int threads = 1;
 };
 
-/// Cost of recording smoothness: times `windows` windows of `config.smoothness_every` steps with and without a recorder,
+/// Cost of recording smoothness: `windows` windows of `config.smoothness_every` steps with and without a recorder,
 /// in turns. Throws InputError as a training run does.
 SmoothnessResult run_smoothness(const lab::TrainConfig& config, int64_t windows);
 

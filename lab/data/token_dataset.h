@@ -32,7 +32,7 @@ struct TokenOptions {
 
 class TokenDataset : public Dataset {
  public:
-  /// Files by name, folder or pattern (expand()): either token shards or text. Without a tokenizer text is read as bytes
+  /// Files by name, folder or pattern (expand()): token shards or text. Without a tokenizer text is read as bytes
   /// (vocabulary 256), and the vocabulary of shards is their largest token + 1. Reads every token once to check it.
   /// Throws InputError on bad options, files that cannot be read, a token >= vocabulary, and a stream too short for two
   /// windows.

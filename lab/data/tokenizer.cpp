@@ -42,7 +42,7 @@ using Merges = std::unordered_map<uint32_t, Merge>;     // by pair_key
 
 uint32_t pair_key(uint16_t left, uint16_t right) { return uint32_t{left} << 16 | right; }
 
-/// GPT-2 writes bytes as printable characters: those that are printable in Latin-1 as themselves, the other 68 as U+0100
+/// GPT-2 writes bytes as printable characters: those printable in Latin-1 as themselves, the other 68 as U+0100
 /// and following. Returns the byte of each code point below 324, or -1.
 std::array<int, 324> bytes_of_characters() {
   std::array<int, 324> bytes;
@@ -110,7 +110,7 @@ Ids read_encoder(const std::filesystem::path& path) {
 }
 
 /// The merges of vocab.bpe, a pair of tokens per line in the order of their ranks. Every token is made once, after
-/// its parts. So a new pair ranks above the merge that made it, and the queue of Encoder::merge gives the same result as
+/// its parts. So a new pair ranks above the merge that made it, and the queue of Encoder::merge gives the result of
 /// the repeated scans of the original.
 Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
   const std::string file = path.string();
@@ -142,7 +142,7 @@ Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
   return merges;
 }
 
-/// The end of the piece that starts at `start`: the first blank after kPieceBytes where the text may be cut. A blank after
+/// The end of the piece that starts at `start`: the first blank after kPieceBytes where it may be cut. A blank after
 /// '>' may end a separator and is not used.
 std::size_t piece_end(std::string_view text, std::size_t start) {
   for (std::size_t i = start + kPieceBytes; i < text.size(); ++i) {

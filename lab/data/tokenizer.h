@@ -12,7 +12,7 @@
 // including its own newline, is one token, 50256 for GPT-2; decode writes it as the same 14 bytes. The same
 // characters anywhere else, also in a last line without newline, are ordinary text.
 //
-// No word of the expression extends across a blank that follows an ASCII letter, digit or sign. The encoder cuts the text
+// No word extends across a blank that follows an ASCII letter, digit or sign. The encoder cuts the text
 // into pieces at such blanks and works on them with any number of threads, with the same result.
 
 #pragma once
@@ -38,7 +38,7 @@ class Tokenizer {
   /// parts.
   explicit Tokenizer(const std::filesystem::path& folder);
 
-  /// Called after each piece with the number of bytes encoded so far, by one worker thread at a time. An exception stops
+  /// Called after each piece with the number of bytes encoded so far, by one thread at a time. An exception stops
   /// the encoding and is rethrown to the caller.
   using Progress = std::function<void(int64_t bytes)>;
 

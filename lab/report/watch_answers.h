@@ -3,7 +3,7 @@
 //   request -> token -> method -> path -> "/": the page, "/data.json": report_json of the runs as they are now
 //
 // No other path exists and none is mapped to a file: a request can neither read anything else nor change a run. The
-// data is read again when a file of a run has changed, but with at most kShare of one core's time, so that watching does
+// data is read again when a file of a run has changed, but in at most kShare of one core's time, so that watching does
 // not slow down the training.
 
 #pragma once
