@@ -205,23 +205,20 @@ void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model; without --data on Gluon's own sources");
   auto options = std::make_shared<TrainCommand>();
   add_train_options(*command, options->config);
-  const auto in_group = [](CLI::Option* option) { return option->group("Run"); };
-  CLI::Option* file = in_group(command->add_option("--config", options->config_file,
-                                                   "TOML file with the same keys; flags on the command line win"));
-  in_group(command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)"));
-  in_group(command->add_option("--sample", options->sample, "Tokens of text to print at the end (language models)"));
-  in_group(command->add_flag("--resume", options->resume, "Continue the run in --out with its own config"))
-      ->excludes(file);
-  in_group(command->add_flag("--report", options->report, "Write the page RUN/report.html at the end"));
-  in_group(command->add_option("--ranks", options->ranks,
-                               "Processes that share each batch and the optimizer; started here unless a "
-                               "launcher started them"))
+  command->option_defaults()->group("Run");
+  CLI::Option* file = command->add_option("--config", options->config_file,
+                                          "TOML file with the same keys; flags on the command line win");
+  command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)");
+  command->add_option("--sample", options->sample, "Tokens of text to print at the end (language models)");
+  command->add_flag("--resume", options->resume, "Continue the run in --out with its own config")->excludes(file);
+  command->add_flag("--report", options->report, "Write the page RUN/report.html at the end");
+  command
+      ->add_option("--ranks", options->ranks,
+                   "Processes that share each batch and the optimizer; started here unless a launcher started them")
       ->check(CLI::Range(1, 1024));
-  in_group(
-      command->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer"))
+  command->add_option("--rank-timeout", options->rank_timeout, "Seconds to wait for a rank that does not answer")
       ->capture_default_str();
-  in_group(
-      command->add_flag("--tensorboard", options->tensorboard, "Write scalars for TensorBoard into the run directory"));
+  command->add_flag("--tensorboard", options->tensorboard, "Write scalars for TensorBoard into the run directory");
   command->callback([command, options] { train(*command, *options); });
 }
 

@@ -46,32 +46,25 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
 
 constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
 
-void write_sweep_csv(const std::filesystem::path& path, const SweepTable& table) {
-  std::vector<std::string> header = table.groups;
+// Keeps the rows of an earlier sweep over the same groups with other radii.
+void write_csv(const SweepOptions& options, std::vector<SweepCell> cells) {
+  const fs::path path = options.out / "sweep.csv";
+  std::vector<std::string> header;
+  for (const SweepAxis& axis : options.axes) header.push_back(axis.group);
+  const SweepTable earlier = fs::exists(path) ? read_sweep_csv(path) : SweepTable{};
+  for (const SweepCell& old : earlier.cells) {
+    const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
+    if (earlier.groups == header && std::none_of(cells.begin(), cells.end(), same)) cells.push_back(old);
+  }
   header.insert(header.end(), kResults.begin(), kResults.end());
   std::string text = csv_row(header) + "\n";
-  for (const SweepCell& cell : table.cells) {
+  for (const SweepCell& cell : cells) {
     std::vector<std::string> row;
     for (const double radius : cell.radii) row.push_back(number_text(radius));
     for (const double result : {cell.val, cell.loss, cell.seconds}) row.push_back(number_text(result));
     text += csv_row(row) + "\n";
   }
   write_text_atomically(path, text);
-}
-
-// Keeps the rows of an earlier sweep over the same groups with other radii.
-void write_csv(const SweepOptions& options, const std::vector<SweepCell>& cells) {
-  const fs::path path = options.out / "sweep.csv";
-  SweepTable table{{}, cells};
-  for (const SweepAxis& axis : options.axes) table.groups.push_back(axis.group);
-  if (fs::exists(path)) {
-    const SweepTable earlier = read_sweep_csv(path);
-    for (const SweepCell& old : earlier.cells) {
-      const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
-      if (earlier.groups == table.groups && std::none_of(cells.begin(), cells.end(), same)) table.cells.push_back(old);
-    }
-  }
-  write_sweep_csv(path, table);
 }
 
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
@@ -133,10 +126,9 @@ SweepTable read_sweep_csv(const std::filesystem::path& path) {
 
 SweepAxis parse_axis(const std::string& text) {
   const auto equals = text.find('=');
-  GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,radius,..., got '", text,
-              "'");
+  GLUON_CHECK(equals != std::string::npos && equals > 0 && !text.ends_with(','),
+              "--radius: expected group=radius,radius,..., got '", text, "'");
   SweepAxis axis{text.substr(0, equals), {}};
-  GLUON_CHECK(!text.ends_with(','), "--radius: expected group=radius,radius,..., got '", text, "'");
   std::istringstream values(text.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');) {
     const double radius = parse_number(value, "--radius " + axis.group);

@@ -4,12 +4,15 @@
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/version.h"
+#include "lab/train/config_fields.h"
 
 namespace gluon::lab {
 namespace {
@@ -62,7 +65,35 @@ std::vector<std::pair<std::string, double>> mean_radii(const Optimizer& optimize
   return means;
 }
 
+// With single spaces: the columns of a routing report may have other widths.
+std::string collapsed(std::string text) {
+  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
+  text.erase(std::unique(text.begin(), text.end(), is_gap), text.end());
+  return text;
+}
+
+// The first line in which two texts differ; empty where one has ended.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  std::istringstream left(a), right(b);
+  std::string left_line, right_line;
+  do {
+    if (!std::getline(left, left_line)) left_line.clear();
+    if (!std::getline(right, right_line)) right_line.clear();
+  } while (left_line == right_line && (left || right));
+  return {left_line, right_line};
+}
+
 }  // namespace
+
+void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
+  for (const auto& [part, text] : expected) {
+    const auto found = saved.find(part);
+    GLUON_CHECK(found != saved.end(), "resume: the checkpoint does not name its ", part);
+    const auto [saved_line, line] = first_difference(collapsed(found->second), collapsed(text));
+    GLUON_CHECK(saved_line == line, "resume: the checkpoint belongs to another run: its ", part, " is '", saved_line,
+                "', this run has '", line, "'");
+  }
+}
 
 Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
                  CollectivePtr collective)
@@ -243,7 +274,16 @@ int64_t Trainer::tokens_per_step() const {
 }
 
 RunIdentity Trainer::identity() const {
-  return run_identity(config_, optimizer_, batches_per_step(config_, *dataset_));
+  RunIdentity identity{{"geometry", optimizer_.routing_report()},
+                       {"momentum", optimizer_.momentum().name()},
+                       {"orthogonalizer", optimizer_.options().orthogonalizer},
+                       {"batch", join(config_.batch, " x ", batches_per_step(config_, *dataset_))}};
+  for (const ConfigField& field : config_fields()) {
+    if (std::string_view(field.identity) == field.name) {
+      identity.emplace(field.name, value_text(config_, field));  // unless derived above
+    }
+  }
+  return identity;
 }
 
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,6 @@
 #include "lab/train/gradient_computer.h"
 #include "lab/train/rank_share.h"
 #include "lab/train/run_directory.h"
-#include "lab/train/run_identity.h"
 #include "lab/train/run_writer.h"
 #include "lab/train/step_timing.h"
 
@@ -37,6 +37,15 @@ struct TrainSummary {
   double seconds = 0;
   bool interrupted = false;
 };
+
+/// What must not change when a run resumes from a checkpoint, as text by part: the config's model and seed; geometry,
+/// momentum, orthogonalizer and batch, which follow from several fields and the model. The table of config fields
+/// (config_fields.h) says which part each field belongs to.
+using RunIdentity = std::map<std::string, std::string>;
+
+/// Throws InputError, naming the part and the first line that differs, unless `saved`, the text of a checkpoint, agrees
+/// with all of `expected`.
+void check_same_run(const RunIdentity& expected, const RunIdentity& saved);
 
 class Trainer {
  public:
@@ -61,7 +70,7 @@ class Trainer {
   TrainSummary run(RunWriter* writer, const std::atomic<bool>& stop);
 
   /// What resumes this run, and its inverse. resume() throws InputError, with nothing changed, when the checkpoint has
-  /// another identity (run_identity.h). Steps, schedule and data may differ: they come from the config.
+  /// another identity. Steps, schedule and data may differ: they come from the config.
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 

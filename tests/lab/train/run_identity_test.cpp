@@ -1,7 +1,5 @@
 // What the table of config fields says about --resume, field by field.
 
-#include "lab/train/run_identity.h"
-
 #include <map>
 #include <set>
 

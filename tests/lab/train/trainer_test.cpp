@@ -14,23 +14,37 @@
 namespace gluon::lab {
 namespace {
 
-TrainConfig longer_config(const std::string& preset = "unscion") {
-  TrainConfig config = small_config(preset);
-  config.layers = 2;
-  config.steps = 12;
-  config.eval_every = 6;
-  config.save_every = 5;
-  return config;
-}
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    config_.layers = 2;
+    config_.steps = 12;
+    config_.eval_every = 6;
+    config_.save_every = 5;
+  }
 
-TrainSummary run(Trainer& trainer, const std::filesystem::path& path) {
-  return run(trainer, RunDirectory::create(path, ""));
-}
+  RunDirectory create(const std::string& config = "") const { return RunDirectory::create(path_, config); }
+  std::vector<LogRow> log() const { return RunDirectory::open(path_).log(); }
 
-TrainSummary resume(Trainer& trainer, const std::filesystem::path& path) {
-  trainer.resume(load_checkpoint(path / "checkpoint").checkpoint);
-  return run(trainer, RunDirectory::reopen(path));
-}
+  /// The end of a run in the folder `name`; of its first `steps`, if given, and nothing more.
+  Checkpoint trained(const std::string& name, int64_t steps = 0) const {
+    TrainConfig config = config_;
+    config.schedule = config.resolved_schedule().name();
+    if (steps > 0) config.steps = steps;
+    Trainer trainer = make_trainer(config);
+    run(trainer, RunDirectory::create(folder_.path() / name, ""));
+    return trainer.checkpoint();
+  }
+
+  TrainSummary resume(Trainer& trainer) const {
+    trainer.resume(load_checkpoint(path_ / "checkpoint").checkpoint);
+    return run(trainer, RunDirectory::reopen(path_));
+  }
+
+  TrainConfig config_ = small_config();
+  const TemporaryFolder folder_;
+  const std::filesystem::path path_ = folder_.path() / "run";
+};
 
 /// A terminal that sets `stop` with the second progress line, so that a third step is the last.
 struct StoppingTerminal : std::stringbuf {
@@ -42,9 +56,7 @@ struct StoppingTerminal : std::stringbuf {
   int lines = 0;
 };
 
-void expect_same_model(const Trainer& a, const Trainer& b) {
-  const Checkpoint first = a.checkpoint();
-  const Checkpoint second = b.checkpoint();
+void expect_same_model(const Checkpoint& first, const Checkpoint& second) {
   ASSERT_EQ(first.model.size(), second.model.size());
   for (const auto& [name, tensor] : first.model) EXPECT_TRUE(tensor.equal(second.model.at(name))) << name;
   for (const auto& [name, tensor] : first.optimizer.tensors) {
@@ -65,57 +77,44 @@ std::string random_words(int count) {
   return text;
 }
 
-TEST(Trainer, TheLossFallsFarBelowTheUnigramEntropy) {
-  const TemporaryFolder folder;
-  TrainConfig config = longer_config();
-  config.data = folder.write("words.txt", random_words(20000)).string();
-  config.steps = 150;
-  config.radius = "hidden=0.05,embedding=1";
-  const Experiment experiment = make_experiment(config);
-  Trainer trainer(config, experiment.model, experiment.dataset);
-  for (int64_t step = 0; step < config.steps; ++step) trainer.step();
+TEST_F(TrainerTest, TheLossFallsFarBelowTheUnigramEntropy) {
+  config_.data = folder_.write("words.txt", random_words(20000)).string();
+  config_.steps = 150;
+  config_.radius = "hidden=0.05,embedding=1";
+  const Experiment experiment = make_experiment(config_);
+  Trainer trainer(config_, experiment.model, experiment.dataset);
+  for (int64_t step = 0; step < config_.steps; ++step) trainer.step();
   EXPECT_LT(trainer.evaluate(), experiment.dataset->unigram_entropy() / 2);
 }
 
-/// Takes the first `steps` of the run that `config` describes, and nothing more.
-void run_first(TrainConfig config, int64_t steps, const std::filesystem::path& path) {
-  config.schedule = config.resolved_schedule().name();
-  config.steps = steps;
-  Trainer trainer = make_trainer(config);
-  run(trainer, path);
-}
-
-TEST(Trainer, ResumesBitForBit) {
-  for (const char* preset : {"unscion", "muon", "adamw"}) {
-    const TemporaryFolder folder;
-    Trainer whole = make_trainer(longer_config(preset));
-    run(whole, folder.path() / "whole");
-    run_first(longer_config(preset), 7, folder.path() / "run");
-    Trainer second = make_trainer(longer_config(preset));
-    second.resume(load_checkpoint(folder.path() / "run/checkpoint").checkpoint);
+TEST_F(TrainerTest, ResumesBitForBit) {
+  for (const std::string preset : {"unscion", "muon", "adamw"}) {
+    config_.preset = preset;
+    const Checkpoint whole = trained("whole " + preset);
+    trained("run " + preset, 7);
+    Trainer second = make_trainer(config_);
+    second.resume(load_checkpoint(folder_.path() / ("run " + preset) / "checkpoint").checkpoint);
     EXPECT_EQ(second.steps_taken(), 7);
-    run(second, RunDirectory::reopen(folder.path() / "run"));
+    run(second, RunDirectory::reopen(folder_.path() / ("run " + preset)));
     EXPECT_EQ(second.steps_taken(), 12);
-    expect_same_model(second, whole);
+    expect_same_model(second.checkpoint(), whole);
   }
 }
 
-TEST(Trainer, SamplesSurviveAKillAndAResume) {
-  const TemporaryFolder folder;
-  TrainConfig config = longer_config();
-  config.smoothness_every = 2;
-  Trainer whole = make_trainer(config);
-  run(whole, folder.path() / "whole");
-  const Trajectory expected = read_trajectory(folder.path() / "whole");
-  ASSERT_EQ(expected.layers.size(), whole.optimizer().layers().size());
+TEST_F(TrainerTest, SamplesSurviveAKillAndAResume) {
+  config_.smoothness_every = 2;
+  const Checkpoint whole = trained("whole");
+  const Trajectory expected = read_trajectory(folder_.path() / "whole");
   EXPECT_EQ(expected.estimator, Estimator::kSameBatch);
   // The layers behind projections that start at zero first move at step 1.
   EXPECT_EQ(expected.layers[0].samples.size() + expected.layers.back().samples.size(), 11u);
 
-  run_first(config, 8, folder.path() / "run");
-  Trainer second = make_trainer(config);
-  resume(second, folder.path() / "run");
-  const Trajectory resumed = read_trajectory(folder.path() / "run");
+  trained("run", 8);
+  Trainer second = make_trainer(config_);
+  resume(second);
+  expect_same_model(second.checkpoint(), whole);
+  ASSERT_EQ(expected.layers.size(), second.optimizer().layers().size());
+  const Trajectory resumed = read_trajectory(path_);
   for (std::size_t i = 0; i < expected.layers.size(); ++i) {
     const auto& [layer, group, norm, dual, samples] = expected.layers[i];
     EXPECT_EQ(resumed.layers[i].layer, layer);
@@ -127,102 +126,87 @@ TEST(Trainer, SamplesSurviveAKillAndAResume) {
   }
 }
 
-TEST(Trainer, AccumulationIsTheLargerBatch) {
-  TrainConfig large = longer_config();
-  TrainConfig small = longer_config();
-  large.batch = 8;
-  small.batch = 4;
-  small.accumulate = 2;
-  Trainer one = make_trainer(large);
-  Trainer two = make_trainer(small);
+TEST_F(TrainerTest, AccumulationIsTheLargerBatch) {
+  config_.batch = 8;
+  Trainer one = make_trainer(config_);
+  config_.batch = 4;
+  config_.accumulate = 2;
+  Trainer two = make_trainer(config_);
   EXPECT_EQ(one.tokens_per_step(), two.tokens_per_step());
   for (int step = 0; step < 3; ++step) EXPECT_NEAR(one.step(), two.step(), 1e-4);
 }
 
-TEST(Trainer, AStoppedRunLeavesACheckpointOfItsLastStep) {
-  const TemporaryFolder folder;
-  const TrainConfig config = longer_config();
-  Trainer trainer = make_trainer(config);
+TEST_F(TrainerTest, AStoppedRunLeavesACheckpointOfItsLastStep) {
+  Trainer trainer = make_trainer(config_);
   StoppingTerminal terminal;
-  const TrainSummary summary = run(trainer, RunDirectory::create(folder.path() / "run", ""), terminal.stop, &terminal);
+  const TrainSummary summary = run(trainer, create(), terminal.stop, &terminal);
   EXPECT_TRUE(summary.interrupted);
   EXPECT_EQ(summary.steps, 3);  // neither evaluated nor saved by the config
   EXPECT_EQ(summary.val, trainer.evaluate());
-  EXPECT_EQ(RunDirectory::open(folder.path() / "run").log().size(), 3u);
-
-  Trainer resumed = make_trainer(config);
-  EXPECT_FALSE(resume(resumed, folder.path() / "run").interrupted);
-  Trainer whole = make_trainer(config);
-  run(whole, folder.path() / "whole");
-  expect_same_model(resumed, whole);
+  EXPECT_EQ(log().size(), 3u);
+  Trainer resumed = make_trainer(config_);
+  EXPECT_FALSE(resume(resumed).interrupted);
+  expect_same_model(resumed.checkpoint(), trained("whole"));
 }
 
-TEST(Trainer, ARunThatIsStoppedBeforeItsFirstStepWritesNothing) {
-  const TemporaryFolder folder;
-  Trainer trainer = make_trainer(longer_config());
-  const TrainSummary summary = run(trainer, RunDirectory::create(folder.path() / "run", ""), true);
+TEST_F(TrainerTest, ARunThatIsStoppedBeforeItsFirstStepWritesNothing) {
+  Trainer trainer = make_trainer(config_);
+  const TrainSummary summary = run(trainer, create(), true);
   EXPECT_TRUE(summary.interrupted);
   EXPECT_EQ(summary.steps, 0);
-  EXPECT_FALSE(has_checkpoint(folder.path() / "run/checkpoint"));
-  EXPECT_TRUE(RunDirectory::open(folder.path() / "run").log().empty());
+  EXPECT_FALSE(has_checkpoint(path_ / "checkpoint"));
+  EXPECT_TRUE(log().empty());
 }
 
-TEST(Trainer, EvaluatesAndSavesAsTheConfigSays) {
-  const TemporaryFolder folder;
-  Trainer trainer = make_trainer(longer_config());
-  run(trainer, RunDirectory::create(folder.path() / "run", "steps=12\n"));
-  for (const LogRow& row : RunDirectory::open(folder.path() / "run").log()) {
-    EXPECT_EQ(row.val.has_value(), row.step % 6 == 0) << row.step;
-  }
+TEST_F(TrainerTest, EvaluatesAndSavesAsTheConfigSays) {
+  Trainer trainer = make_trainer(config_);
+  run(trainer, create("steps=12\n"));
+  for (const LogRow& row : log()) EXPECT_EQ(row.val.has_value(), row.step % 6 == 0) << row.step;
   for (const int step : {10, 11, 12}) {
-    const std::string name = "run/checkpoint/step-000000" + std::to_string(step) + ".safetensors";
-    EXPECT_EQ(std::filesystem::exists(folder.path() / name), step != 11) << step;
+    const std::string name = "checkpoint/step-000000" + std::to_string(step) + ".safetensors";
+    EXPECT_EQ(std::filesystem::exists(path_ / name), step != 11) << step;
   }
-  const Checkpoint checkpoint = load_checkpoint(folder.path() / "run/checkpoint").checkpoint;
+  const Checkpoint checkpoint = load_checkpoint(path_ / "checkpoint").checkpoint;
   EXPECT_EQ(checkpoint.text.at("config"), "steps=12\n");
   EXPECT_NE(checkpoint.text.at("data").find("the project's own sources"), std::string::npos);
 }
 
-TEST(Trainer, LogRowsHaveTheMeanRadiusOfEachRole) {
-  const TemporaryFolder folder;
-  TrainConfig config = longer_config();
-  config.steps = 2;
-  config.radius = "hidden=0.25,embedding=2";
-  config.schedule = "constant";
-  Trainer trainer = make_trainer(config);
-  run(trainer, folder.path() / "run");
-  for (const LogRow& row : RunDirectory::open(folder.path() / "run").log()) {
+TEST_F(TrainerTest, LogRowsHaveTheMeanRadiusOfEachRole) {
+  config_.steps = 2;
+  config_.radius = "hidden=0.25,embedding=2";
+  config_.schedule = "constant";
+  trained("run");
+  for (const LogRow& row : log()) {
     EXPECT_EQ(row.radii, (std::vector<std::pair<std::string, double>>{{"embedding", 2}, {"hidden", 0.25}}));
-    EXPECT_EQ(row.tokens, row.step * config.batch * config.seq);
+    EXPECT_EQ(row.tokens, row.step * config_.batch * config_.seq);
     EXPECT_TRUE(row.optimizer && *row.optimizer > 0 && *row.optimizer < 1);
   }
 }
 
-TEST(Trainer, FullBatchNeedsABatchThatDivides) {
-  TrainConfig config = longer_config();
-  config.full_batch = true;
-  config.batch = 1 << 20;
-  EXPECT_INPUT_ERROR(make_trainer(config), "--full-batch needs a --batch that divides");
+TEST_F(TrainerTest, FullBatchNeedsABatchThatDivides) {
+  config_.full_batch = true;
+  config_.batch = 1 << 20;
+  EXPECT_INPUT_ERROR(make_trainer(config_), "--full-batch needs a --batch that divides");
 }
 
-TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
+TEST_F(TrainerTest, ACudaGraphTrainsAsWithoutIt) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   const std::string why = kernels::why_unavailable(at::Device("cuda:0"));
   if (!why.empty()) GTEST_SKIP() << why;
   for (const char* precision : {"float32", "bfloat16"}) {
     for (const int64_t accumulate : {1, 2}) {
-      TrainConfig config = longer_config();
-      config.width = 128;
-      config.seq = 64;
-      config.device = "cuda";
-      config.precision = precision;
-      config.accumulate = accumulate;
-      config.smoothness_every = 3;  // looks at the next step's gradients in between
-      Trainer with = make_trainer(config);
-      config.cuda_graph = false;
-      Trainer without = make_trainer(config);
+      config_.width = 128;
+      config_.seq = 64;
+      config_.device = "cuda";
+      config_.precision = precision;
+      config_.accumulate = accumulate;
+      config_.smoothness_every = 3;  // looks at the next step's gradients in between
+      config_.cuda_graph = true;
+      Trainer with = make_trainer(config_);
+      config_.cuda_graph = false;
+      Trainer without = make_trainer(config_);
       EXPECT_NE(with.precision().find("CUDA graph"), std::string::npos);
-      for (int64_t step = 0; step < config.steps; ++step) {
+      for (int64_t step = 0; step < config_.steps; ++step) {
         const double loss = without.step();
         // Attention adds up its gradients in any order.
         EXPECT_NEAR(with.step(), loss, 1e-3 * loss) << precision << " " << accumulate << " step " << step;
@@ -243,15 +227,14 @@ TEST(Trainer, ACudaGraphTrainsAsWithoutIt) {
   }
 }
 
-TEST(Trainer, ABatchBeyondTheGpuIsRejectedWithOneThatFits) {
+TEST_F(TrainerTest, ABatchBeyondTheGpuIsRejectedWithOneThatFits) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  TrainConfig config = longer_config();
-  config.device = "cuda";
-  config.precision = "float32";
-  config.width = 512;
-  config.seq = 256;
-  config.batch = int64_t{1} << 18;  // activations alone would take more than 256 GiB
-  Trainer trainer = make_trainer(config);
+  config_.device = "cuda";
+  config_.precision = "float32";
+  config_.width = 512;
+  config_.seq = 256;
+  config_.batch = int64_t{1} << 18;  // activations alone would take more than 256 GiB
+  Trainer trainer = make_trainer(config_);
   EXPECT_INPUT_ERROR(trainer.step(), "the GPU's memory does not hold --batch 262144; --batch ");
 }
 
