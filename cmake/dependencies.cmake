@@ -46,14 +46,6 @@ if(GLUON_KERNELS)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
-  # gluon_cuda_objects(NAME FOLDER): the CUDA sources of a folder. They know no torch: they compile wherever nvcc is,
-  # also beside a LibTorch without CUDA.
-  function(gluon_cuda_objects name folder)
-    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cu)
-    add_library(${name} OBJECT ${sources})
-    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-    set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES 90a)
-  endfunction()
 endif()
 
 find_package(Torch 1.13 REQUIRED)
@@ -117,6 +109,21 @@ if(GLUON_PROGRAM)
 endif()
 if(GLUON_TESTS)
   find_package(GTest REQUIRED)
+endif()
+
+# gluon_cuda_objects(NAME FOLDER): the CUDA sources of a folder, where nvcc is. They know no torch: they compile also
+# beside a LibTorch without CUDA.
+function(gluon_cuda_objects name folder)
+  if(GLUON_KERNELS)
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cu)
+    add_library(${name} OBJECT ${sources})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+    set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES 90a)
+  endif()
+endfunction()
+set(GLUON_TORCH_KERNELS OFF)
+if(GLUON_KERNELS AND GLUON_CUDA)
+  set(GLUON_TORCH_KERNELS ON)
 endif()
 
 # gluon_choose(VARIABLE FOUND ABSENT SOURCE...): appends the sources where FOUND is true, and otherwise ABSENT, a file

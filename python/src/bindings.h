@@ -1,4 +1,4 @@
-// The Python module gluon._core: thin bindings, one bind_x() and one file per folder of the library. Parameter groups,
+// The Python module gluon._core: thin bindings, one bind_x() per folder of the library. Parameter groups,
 // names and the torch.optim.Optimizer are in python/gluon/.
 
 #pragma once

@@ -1,36 +1,46 @@
-// gluon/smoothness: the recorder, its samples, and their files.
+// gluon/smoothness: the recorder, its samples, and their files; gluon/fit: samples -> L0, L1 -> radii.
 
 #include <algorithm>
 #include <filesystem>
 
 #include "bindings.h"
 #include "gluon/distributed/collective.h"
+#include "gluon/fit/fit.h"
+#include "gluon/fit/radii.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/smoothness/trajectory.h"
 
 namespace gluon::python {
 namespace {
 
+using Row = std::pair<const LayerTrajectory*, const Sample*>;
+
+std::vector<Row> samples_of(const Trajectory& trajectory) {
+  std::vector<Row> rows;
+  for (const LayerTrajectory& layer : trajectory.layers) {
+    for (const Sample& sample : layer.samples) rows.emplace_back(&layer, &sample);
+  }
+  return rows;
+}
+
 std::vector<py::dict> rows_of(const Trajectory& trajectory) {
   std::vector<py::dict> rows;
-  for (const LayerTrajectory& layer : trajectory.layers) {
-    for (const Sample& sample : layer.samples) {
-      py::dict row;
-      row["step"] = sample.step;
-      row["layer"] = layer.layer;
-      row["group"] = layer.group;
-      row["norm"] = layer.norm;
-      row["dual_method"] = layer.dual_method;
-      row["estimator"] = estimator_name(trajectory.estimator);
-      row["gradient_change"] = sample.gradient_change;
-      row["displacement"] = sample.displacement;
-      row["smoothness"] = sample.smoothness;
-      row["gradient"] = sample.gradient;
-      row["momentum"] = sample.momentum;
-      row["alignment"] = sample.alignment;
-      row["radius"] = sample.radius;
-      rows.push_back(std::move(row));
-    }
+  for (const auto& [layer, sample] : samples_of(trajectory)) {
+    py::dict row;
+    row["step"] = sample->step;
+    row["layer"] = layer->layer;
+    row["group"] = layer->group;
+    row["norm"] = layer->norm;
+    row["dual_method"] = layer->dual_method;
+    row["estimator"] = estimator_name(trajectory.estimator);
+    row["gradient_change"] = sample->gradient_change;
+    row["displacement"] = sample->displacement;
+    row["smoothness"] = sample->smoothness;
+    row["gradient"] = sample->gradient;
+    row["momentum"] = sample->momentum;
+    row["alignment"] = sample->alignment;
+    row["radius"] = sample->radius;
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -47,15 +57,17 @@ void extend(Trajectory& trajectory, const Trajectory& later) {
 // Writes the trajectory to a new file, sorted by step.
 void write_csv(const Trajectory& trajectory, const std::string& path) {
   std::filesystem::remove(path);
-  std::vector<std::pair<const LayerTrajectory*, const Sample*>> rows;
-  for (const LayerTrajectory& layer : trajectory.layers) {
-    for (const Sample& sample : layer.samples) rows.emplace_back(&layer, &sample);
-  }
+  std::vector<Row> rows = samples_of(trajectory);
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.second->step < b.second->step; });
+                   [](const Row& a, const Row& b) { return a.second->step < b.second->step; });
   TrajectoryCsvWriter writer(path, trajectory);
   for (const auto& [layer, sample] : rows) writer.append(*layer, *sample);
   writer.flush();
+}
+
+std::string text(const Fit& fit) {
+  return join("Fit(l0=", fit.l0, ", l1=", fit.l1, ", mse_rel=", fit.mse_rel, ", violations=", fit.violations,
+              ", samples=", fit.samples, ")");
 }
 
 }  // namespace
@@ -77,11 +89,7 @@ void bind_smoothness(py::module_& module) {
           "gathered",
           [](const Trajectory& trajectory, Collective& collective) { return gather_samples(collective, trajectory); },
           py::arg("collective"), py::call_guard<py::gil_scoped_release>(), "The samples of all ranks, on all of them.")
-      .def("__len__", [](const Trajectory& trajectory) {
-        std::size_t samples = 0;
-        for (const auto& layer : trajectory.layers) samples += layer.samples.size();
-        return samples;
-      });
+      .def("__len__", [](const Trajectory& trajectory) { return samples_of(trajectory).size(); });
 
   py::class_<Recorder, StepObserver, std::shared_ptr<Recorder>>(module, "Recorder")
       .def(py::init([](const std::vector<Layer>& layers, const Geometry& geometry, int64_t every,
@@ -103,6 +111,60 @@ void bind_smoothness(py::module_& module) {
   module.def("measuring_geometry", &measuring_geometry, py::arg("geometry"));
   module.def(
       "read_trajectory", [](const std::string& path) { return read_trajectory(path); }, py::arg("path"));
+}
+
+void bind_fit(py::module_& module) {
+  py::class_<Fit>(module, "Fit")
+      .def_readonly("l0", &Fit::l0)
+      .def_readonly("l1", &Fit::l1)
+      .def_readonly("mse_rel", &Fit::mse_rel)
+      .def_readonly("violations", &Fit::violations)
+      .def_readonly("samples", &Fit::samples)
+      .def("__repr__", &text);
+  py::class_<LayerFit>(module, "LayerFit")
+      .def_readonly("layer", &LayerFit::layer)
+      .def_readonly("group", &LayerFit::group)
+      .def_readonly("fit", &LayerFit::fit)
+      .def_readonly("unmoved", &LayerFit::unmoved)
+      .def_readonly("gradient", &LayerFit::gradient)
+      .def_readonly("radius", &LayerFit::radius)
+      .def("__repr__", [](const LayerFit& fit) { return join("LayerFit('", fit.layer, "', ", text(fit.fit), ")"); });
+  py::class_<UnfittedLayer>(module, "UnfittedLayer")
+      .def_readonly("layer", &UnfittedLayer::layer)
+      .def_readonly("group", &UnfittedLayer::group)
+      .def_readonly("reason", &UnfittedLayer::reason);
+  py::class_<GroupRadius>(module, "GroupRadius")
+      .def_readonly("group", &GroupRadius::group)
+      .def_readonly("layers", &GroupRadius::layers)
+      .def_readonly("l0", &GroupRadius::l0)
+      .def_readonly("l1", &GroupRadius::l1)
+      .def_readonly("gradient", &GroupRadius::gradient)
+      .def_readonly("predicted", &GroupRadius::predicted)
+      .def_readonly("used", &GroupRadius::used);
+  py::class_<TrajectoryFit>(module, "TrajectoryFit")
+      .def_property_readonly("estimator", [](const TrajectoryFit& fit) { return estimator_name(fit.estimator); })
+      .def_readonly("layers", &TrajectoryFit::layers)
+      .def_readonly("unfitted", &TrajectoryFit::unfitted)
+      .def("radii", &predict_radii, "Theorem 1's radius of each group of layers, medians over its layers.");
+
+  const auto def = [&](const char* name, auto function, const auto&... samples) {
+    const FitOptions defaults;
+    module.def(name, function, samples..., py::arg("hinge") = defaults.lambda, py::arg("l0_zero") = defaults.l0_zero,
+               py::arg("skip_first") = defaults.skip_first);
+  };
+  using Numbers = std::vector<double>;
+  def(
+      "fit_smoothness",
+      [](const Numbers& smoothness, const Numbers& gradient, double hinge, bool l0_zero, int64_t skip_first) {
+        return fit_smoothness(smoothness, gradient, {hinge, l0_zero, skip_first});
+      },
+      py::arg("smoothness"), py::arg("gradient"));
+  def(
+      "fit_trajectory",
+      [](const Trajectory& trajectory, double hinge, bool l0_zero, int64_t skip_first) {
+        return fit_trajectory(trajectory, {hinge, l0_zero, skip_first});
+      },
+      py::arg("trajectory"));
 }
 
 }  // namespace gluon::python

@@ -79,57 +79,49 @@ void bind_guarantee(py::module_& module) {
 void bind_theory(py::module_& parent) {
   py::module_ module = parent.def_submodule("theory");
   bind_guarantee(module);
-  const auto def = [&](const char* name, auto function, const auto&... arguments) {
-    module.def(name, function, py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), arguments...);
+  // A function of Constants, which Python passes as L0, L1 and the initial gap.
+  const auto def = [&]<typename Result, typename... Rest>(
+                       const char* name, Result (*function)(const Constants&, Rest...), const auto&... arguments) {
+    module.def(
+        name,
+        [function](const PerLayer& l0, const PerLayer& l1, double gap, Rest... rest) {
+          return function(constants_from(l0, l1, gap), rest...);
+        },
+        py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), arguments...);
   };
   def(
       "theorem1",
-      [](const PerLayer& l0, const PerLayer& l1, double gap, bool weighted) {
-        const Constants constants = constants_from(l0, l1, gap);
-        return weighted ? theorem1_weighted(constants) : theorem1(constants);
-      },
+      +[](const Constants& all, bool weighted) { return weighted ? theorem1_weighted(all) : theorem1(all); },
       py::arg("weighted") = false);
   def(
       "theorem2",
-      [](const PerLayer& l0, const PerLayer& l1, double gap, double zeta, bool weighted) {
-        const Constants constants = constants_from(l0, l1, gap);
-        return weighted ? theorem2_weighted(constants, zeta) : theorem2(constants, zeta);
+      +[](const Constants& all, double zeta, bool weighted) {
+        return weighted ? theorem2_weighted(all, zeta) : theorem2(all, zeta);
       },
       py::arg("zeta"), py::arg("weighted") = false);
-  def(
+  module.def(
       "theorem3",
       [](const PerLayer& l0, const PerLayer& l1, double gap, double sigma, const std::optional<PerLayer>& t,
          const PerLayer& noise_factor) { return theorem3(constants_from(l0, l1, gap, t, noise_factor), sigma); },
-      py::arg("sigma"), py::arg("t") = py::none(), py::arg("noise_factor") = 1.0);
-  def(
-      "theorem_pl",
-      [](const PerLayer& l0, const PerLayer& l1, double gap, double mu) {
-        return theorem_pl(constants_from(l0, l1, gap), mu);
-      },
-      py::arg("mu"));
-  def(
-      "theorem_pl_without_l1",
-      [](const PerLayer& l0, const PerLayer& l1, double gap, double mu) {
-        return theorem_pl_without_l1(constants_from(l0, l1, gap), mu);
-      },
-      py::arg("mu"));
+      py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), py::arg("sigma"), py::arg("t") = py::none(),
+      py::arg("noise_factor") = 1.0);
+  def("theorem_pl", &theorem_pl, py::arg("mu"));
+  def("theorem_pl_without_l1", &theorem_pl_without_l1, py::arg("mu"));
   def(
       "prior_rates",
-      [](const PerLayer& l0, const PerLayer& l1, double gap, double precision, const std::string& noise) {
-        return prior_rates(constants_from(l0, l1, gap), parse_noise(noise), precision);
+      +[](const Constants& all, double precision, const std::string& noise) {
+        return prior_rates(all, parse_noise(noise), precision);
       },
       py::arg("precision"), py::arg("noise") = "none");
 
   module.def(
       "theorem1_radius",
-      [](double l0, double l1, double g) {
-        return theorem1_radius({l0, l1}, g);
-      },
+      [](double l0, double l1, double g) { return theorem1_radius(LayerConstants{.l0 = l0, .l1 = l1}, g); },
       py::arg("l0"), py::arg("l1"), py::arg("gradient_dual_norm"));
   module.def(
       "theorem2_radius",
       [](double l0, double l1, double zeta, double g) {
-        return theorem2_radius({l0, l1}, zeta, g);
+        return theorem2_radius(LayerConstants{.l0 = l0, .l1 = l1}, zeta, g);
       },
       py::arg("l0"), py::arg("l1"), py::arg("zeta"), py::arg("gradient_dual_norm"));
   module.def("theorem3_beta", &theorem3_beta, py::arg("step"));
