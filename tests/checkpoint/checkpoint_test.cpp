@@ -18,32 +18,18 @@
 #include <set>
 
 #include "gluon/checkpoint/safetensors.h"
+#include "gluon/core/atomic_file.h"
+#include "gluon/geometry/presets.h"
+#include "gluon/update/optimizer.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
+#include "tests/update/models.h"
 
 namespace gluon {
 namespace {
 
 namespace fs = std::filesystem;
 using Names = std::set<std::string>;
-
-class CheckpointFolder : public ::testing::Test {
- protected:
-  Names names() const {
-    Names found;
-    for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path().filename().string());
-    return found;
-  }
-  fs::path file(const std::string& step) const { return folder_ / ("step-" + step + ".safetensors"); }
-  std::string latest() const {
-    std::ifstream in(folder_ / "latest");
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  TemporaryFolder temporary_;
-  fs::path parent_ = temporary_.path();
-  fs::path folder_ = parent_ / "run" / "checkpoint";
-};
 
 // Every tensor and text holds the step, so that a mixture of two checkpoints is detected.
 Checkpoint checkpoint_at(int64_t step, int64_t entries = 6) {
@@ -55,6 +41,23 @@ Checkpoint checkpoint_at(int64_t step, int64_t entries = 6) {
   checkpoint.text["config"] = std::to_string(step);
   return checkpoint;
 }
+
+class CheckpointFolder : public ::testing::Test {
+ protected:
+  Names names() const {
+    Names found;
+    for (const auto& entry : fs::directory_iterator(folder_)) found.insert(entry.path().filename().string());
+    return found;
+  }
+  fs::path file(const std::string& step) const { return folder_ / ("step-" + step + ".safetensors"); }
+  void save(std::initializer_list<int64_t> steps) const {
+    for (const int64_t step : steps) save_checkpoint(folder_, checkpoint_at(step));
+  }
+
+  TemporaryFolder temporary_;
+  fs::path parent_ = temporary_.path();
+  fs::path folder_ = parent_ / "run" / "checkpoint";
+};
 
 void expect_checkpoint(const Checkpoint& checkpoint, int64_t step, int64_t entries = 6) {
   const Checkpoint expected = checkpoint_at(step, entries);
@@ -98,52 +101,47 @@ TEST_F(CheckpointFolder, EveryFieldRoundTrips) {
   expect_same(loaded.optimizer.tensors, saved.optimizer.tensors);
   expect_same(loaded.tensors, saved.tensors);
   EXPECT_EQ(names(), (Names{"step-00000400.safetensors", "latest"}));
-  EXPECT_EQ(latest(), "step-00000400.safetensors\n");
+  EXPECT_EQ(read_text(folder_ / "latest", "test"), "step-00000400.safetensors\n");
 }
 
 TEST_F(CheckpointFolder, KeepsTheTwoNewestSteps) {
-  for (const int64_t step : {0, 99999999, 100000000, 100000001}) save_checkpoint(folder_, checkpoint_at(step));
+  save({0, 99999999, 100000000, 100000001});
   EXPECT_EQ(names(), (Names{"step-100000000.safetensors", "step-100000001.safetensors", "latest"}));
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 100000001);
-  save_checkpoint(folder_, checkpoint_at(100000001));
+  save({100000001});
   EXPECT_EQ(names().size(), 3u);
 }
 
 TEST_F(CheckpointFolder, RunResumedFromAnEarlierStepKeepsItsFiles) {
-  for (const int64_t step : {300, 400}) save_checkpoint(folder_, checkpoint_at(step));
+  save({300, 400});
   flip_last_byte(file("00000400"));
-  save_checkpoint(folder_, checkpoint_at(350));
+  save({350});
   EXPECT_EQ(names(), (Names{"step-00000300.safetensors", "step-00000350.safetensors", "latest"}));
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 350);
-  save_checkpoint(folder_, checkpoint_at(10));
+  save({10});
   EXPECT_EQ(names(), (Names{"step-00000010.safetensors", "step-00000350.safetensors", "latest"}));
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 10);
 }
 
-TEST_F(CheckpointFolder, DamagedNewestFallsBackWithAWarning) {
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
-  flip_last_byte(file("00000002"));
-  const auto [checkpoint, warning] = load_checkpoint(folder_);
-  expect_checkpoint(checkpoint, 1);
-  EXPECT_NE(warning.find(file("00000002").string() + "' is damaged"), std::string::npos) << warning;
-  EXPECT_NE(warning.find("'" + file("00000001").string() + "' was taken instead"), std::string::npos) << warning;
-}
-
-TEST_F(CheckpointFolder, EveryChangedByteIsDetected) {
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
+TEST_F(CheckpointFolder, EveryChangedByteFallsBackWithAWarning) {
+  save({1, 2});
   const auto size = static_cast<std::streamoff>(fs::file_size(file("00000002")));
+  std::string last_warning;
   for (std::streamoff place = 0; place < size; ++place) {
     flip_byte(file("00000002"), place);
     const auto [checkpoint, warning] = load_checkpoint(folder_);
-    EXPECT_EQ(checkpoint.step, 1) << place;
+    expect_checkpoint(checkpoint, 1);
     EXPECT_NE(warning, "") << place;
+    last_warning = warning;
     flip_byte(file("00000002"), place);
   }
+  EXPECT_NE(last_warning.find(file("00000002").string() + "' is damaged"), std::string::npos) << last_warning;
+  EXPECT_NE(last_warning.find("'" + file("00000001").string() + "' was taken instead"), std::string::npos);
   EXPECT_EQ(load_checkpoint(folder_).warning, "");
 }
 
 TEST_F(CheckpointFolder, ErrorListsEveryDamagedFile) {
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
+  save({1, 2});
   flip_last_byte(file("00000002"));
   fs::resize_file(file("00000001"), 5);
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "checkpoint: no intact checkpoint in '" + folder_.string() + "': ");
@@ -153,7 +151,7 @@ TEST_F(CheckpointFolder, ErrorListsEveryDamagedFile) {
 }
 
 TEST_F(CheckpointFolder, LatestSelectsTheFileAndIsOptional) {
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
+  save({1, 2});
   // The process was killed after it wrote the tensor file and before it wrote `latest`.
   std::ofstream(folder_ / "latest") << "step-00000001.safetensors\n";
   EXPECT_EQ(load_checkpoint(folder_).checkpoint.step, 1);
@@ -169,11 +167,13 @@ TEST_F(CheckpointFolder, LatestSelectsTheFileAndIsOptional) {
   }
 }
 
-TEST_F(CheckpointFolder, NoCheckpointIsAnError) {
+TEST_F(CheckpointFolder, WithoutCheckpointLoadingIsAnError) {
+  EXPECT_FALSE(has_checkpoint(folder_));
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "checkpoint: '" + folder_.string() + "' is not a directory");
   fs::create_directories(folder_);
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "' holds no checkpoint, expected step-00000000.safetensors");
   std::ofstream(folder_ / "step-1.safetensors") << "another name";
+  EXPECT_FALSE(has_checkpoint(folder_));
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "holds no checkpoint");
   std::ofstream(parent_ / "file") << "x";
   EXPECT_INPUT_ERROR(load_checkpoint(parent_ / "file"), "file' is not a directory");
@@ -181,11 +181,7 @@ TEST_F(CheckpointFolder, NoCheckpointIsAnError) {
 }
 
 TEST_F(CheckpointFolder, HasCheckpointLooksForItsFiles) {
-  EXPECT_FALSE(has_checkpoint(folder_));
-  fs::create_directories(folder_);
-  std::ofstream(folder_ / "step-1.safetensors") << "another name";
-  EXPECT_FALSE(has_checkpoint(folder_));
-  save_checkpoint(folder_, checkpoint_at(1));
+  save({1});
   EXPECT_TRUE(has_checkpoint(folder_));
   fs::remove(folder_ / "latest");
   EXPECT_TRUE(has_checkpoint(folder_));
@@ -195,18 +191,8 @@ TEST_F(CheckpointFolder, HasCheckpointLooksForItsFiles) {
   EXPECT_TRUE(has_checkpoint(folder_));
 }
 
-TEST_F(CheckpointFolder, StepsAndVersionsMayBeZero) {
-  Checkpoint checkpoint;
-  checkpoint.optimizer.version = 0;
-  save_checkpoint(folder_, checkpoint);
-  const Checkpoint loaded = load_checkpoint(folder_).checkpoint;
-  EXPECT_EQ(loaded.step, 0);
-  EXPECT_EQ(loaded.optimizer.step, 0);
-  EXPECT_EQ(loaded.optimizer.version, 0);
-}
-
 TEST_F(CheckpointFolder, NewerVersionIsRejectedDespiteAnOlderFile) {
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
+  save({1, 2});
   TensorFile newer = read_safetensors(file("00000002"));
   newer.metadata["gluon.version"] = "2";
   newer.metadata["new"] = "thing";
@@ -216,7 +202,7 @@ TEST_F(CheckpointFolder, NewerVersionIsRejectedDespiteAnOlderFile) {
 }
 
 TEST_F(CheckpointFolder, UnknownEntriesAreRejected) {
-  save_checkpoint(folder_, checkpoint_at(1));
+  save({1});
   const TensorFile good = read_safetensors(file("00000001"));
   const auto refuses = [&](auto change, const std::string& text) {
     TensorFile bad = good;
@@ -236,31 +222,34 @@ TEST_F(CheckpointFolder, UnknownEntriesAreRejected) {
   EXPECT_INPUT_ERROR(load_checkpoint(folder_), "has no checksum");
 }
 
-TEST_F(CheckpointFolder, InvalidCheckpointsAreNotSaved) {
-  Checkpoint checkpoint = checkpoint_at(1);
-  checkpoint.version = 2;
-  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "this library writes version 1, got 2");
-  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint_at(-3)),
-                     "must be >= 0, got step -3, optimizer step -2 and version 1");
-  checkpoint = checkpoint_at(1);
-  checkpoint.optimizer.step = -1;
-  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "got step 1, optimizer step -1 and version 1");
-  checkpoint = checkpoint_at(1);
-  checkpoint.optimizer.version = -1;
-  EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint), "optimizer step 2 and version -1");
+TEST_F(CheckpointFolder, NegativeStepsAndVersionsAreNotSaved) {
+  const auto refuses = [&](auto change, const std::string& text) {
+    Checkpoint bad = checkpoint_at(1);
+    change(bad);
+    EXPECT_INPUT_ERROR(save_checkpoint(folder_, bad), text);
+  };
+  refuses([](Checkpoint& c) { c.version = 2; }, "this library writes version 1, got 2");
+  refuses([](Checkpoint& c) { c.step = -3; }, "must be >= 0, got step -3, optimizer step 2 and version 1");
+  refuses([](Checkpoint& c) { c.optimizer.step = -1; }, "got step 1, optimizer step -1 and version 1");
+  refuses([](Checkpoint& c) { c.optimizer.version = -1; }, "optimizer step 2 and version -1");
   EXPECT_FALSE(fs::exists(folder_));
+  Checkpoint zero;
+  zero.optimizer.version = 0;
+  save_checkpoint(folder_, zero);
+  const Checkpoint loaded = load_checkpoint(folder_).checkpoint;
+  EXPECT_EQ(loaded.step + loaded.optimizer.step + loaded.optimizer.version, 0);
 }
 
 TEST_F(CheckpointFolder, RemovesTemporariesOfKilledWritersOnly) {
   fs::create_directories(folder_);
   for (const std::string name : {"step-00000001.safetensors.tmp-12-0", "latest.tmp-7-3", "notes.tmp-1", "step-x"})
     std::ofstream(folder_ / name) << "x";
-  save_checkpoint(folder_, checkpoint_at(2));
+  save({2});
   EXPECT_EQ(names(), (Names{"step-00000002.safetensors", "latest", "notes.tmp-1", "step-x"}));
 }
 
 TEST_F(CheckpointFolder, FileSizeLimitKeepsTheOldCheckpoint) {
-  save_checkpoint(folder_, checkpoint_at(1));
+  save({1});
   const Names before = names();
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -284,14 +273,14 @@ TEST_F(CheckpointFolder, FullDiskKeepsTheOldCheckpoint) {
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=256k") != 0)
     GTEST_SKIP() << "a small disk can be mounted by root only";
-  for (const int64_t step : {1, 2}) save_checkpoint(folder_, checkpoint_at(step));
+  save({1, 2});
   const Names before = names();
   EXPECT_INPUT_ERROR(save_checkpoint(folder_, checkpoint_at(3, 100000)),
                      "safetensors: cannot write '" + file("00000003").string() + "': No space left on device");
   EXPECT_EQ(names(), before);
   EXPECT_EQ(load_checkpoint(folder_).warning, "");
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 2);
-  save_checkpoint(folder_, checkpoint_at(3));
+  save({3});
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 3);
   EXPECT_EQ(umount(folder_.c_str()), 0);
 }
@@ -333,6 +322,45 @@ TEST_F(CheckpointFolder, KilledWriterLeavesAnIntactCheckpoint) {
   EXPECT_GT(progressed, 0);
   save_checkpoint(folder_, checkpoint_at(step + 1, kEntries));
   EXPECT_EQ(names().size(), 3u);
+}
+
+TEST(SaveOptimizer, ALoadedOptimizerContinuesWithTheSameBits) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "optimizer.safetensors";
+  for (const char* preset : {"muon", "scion", "adamw"}) {
+    std::vector<Layer> layers = transformer_layers();
+    Optimizer optimizer(layers, presets::make(preset));
+    train(optimizer, layers, 3);
+    save_optimizer(path, optimizer);
+    std::vector<Layer> copy = transformer_layers();
+    for (std::size_t i = 0; i < copy.size(); ++i) copy[i].parameter.copy_(layers[i].parameter);
+    std::reverse(copy.begin(), copy.end());  // names count, not the order
+    Optimizer loaded(copy, presets::make(preset));
+    load_optimizer(path, loaded);
+    EXPECT_EQ(loaded.steps_taken(), 3);
+    std::reverse(copy.begin(), copy.end());
+    train(optimizer, layers, 2);
+    train(loaded, copy, 2);
+    EXPECT_TRUE(bitwise_equal(copy, copies_of(layers))) << preset;
+  }
+}
+
+TEST(SaveOptimizer, FilesThatDoNotFitAreRefusedWithNothingChanged) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "optimizer.safetensors";
+  std::vector<Layer> layers = transformer_layers();
+  Optimizer optimizer(layers, presets::unscion());
+  train(optimizer, layers, 1);
+  EXPECT_INPUT_ERROR(load_optimizer(path, optimizer), "optimizer.safetensors");
+  write_safetensors(path, {.tensors = {{"w", at::ones({2})}}});
+  EXPECT_INPUT_ERROR(load_optimizer(path, optimizer),
+                     "is not an optimizer state: its metadata has no 'gluon.optimizer.version'");
+  std::vector<Layer> others = cnn_layers();
+  Optimizer other(others, presets::unscion());
+  save_optimizer(path, other);
+  EXPECT_INPUT_ERROR(load_optimizer(path, optimizer), "is missing");
+  EXPECT_EQ(optimizer.steps_taken(), 1);
+  EXPECT_INPUT_ERROR(save_optimizer(folder.path() / "none" / "file", optimizer), "No such file or directory");
 }
 
 TEST(RestoreTensors, CopiesByName) {
