@@ -9,10 +9,7 @@
 namespace gluon::presets {
 namespace {
 
-constexpr const char* kHiddenNorm = "scaled(sqrt(n/m),spectral)";
-constexpr const char* kConvNorm = "scaled(sqrt(kernel*n/m),spectral)";
 constexpr const char* kHeadNorm = "scaled(n,max_entry)";
-constexpr const char* kUntiedEmbeddingNorm = "scaled(1/sqrt(n),rows)";
 constexpr const char* kVectorNorm = "scaled(1/sqrt(m),euclidean)";
 
 std::string muon_norm(MuonScale scale) {
@@ -31,11 +28,11 @@ std::vector<Rule> scion_rules(const auto& o, double gamma, double conv_gamma) {
     return Rule{.role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
   };
   return {
-      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = gamma * o.hidden},
-      {.role = Role::kConv, .norm = kConvNorm, .radius = conv_gamma * o.conv},
+      {.role = Role::kHidden, .norm = "scaled(sqrt(n/m),spectral)", .radius = gamma * o.hidden},
+      {.role = Role::kConv, .norm = "scaled(sqrt(kernel*n/m),spectral)", .radius = conv_gamma * o.conv},
       {.role = Role::kEmbedding,
        .beside = Role::kHead,
-       .norm = kUntiedEmbeddingNorm,
+       .norm = "scaled(1/sqrt(n),rows)",
        .radius = gamma * o.untied_embedding.value_or(o.hidden)},
       {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = gamma * o.embedding},
       in_cnn(Role::kHead, kHeadNorm, conv_gamma * o.head.value_or(100 * o.conv)),
@@ -76,17 +73,13 @@ Fields scion_fields(auto& o) {
 }  // namespace
 
 Geometry muon(const MuonOptions& options) {
-  const auto spectral = [&](Role role) {
-    return Rule{
-        .role = role, .norm = muon_norm(options.scale), .radius = options.hidden, .weight_decay = options.weight_decay};
+  const auto decayed = [&](Role role, const std::string& norm, double radius) {
+    return Rule{.role = role, .norm = norm, .radius = radius, .weight_decay = options.weight_decay};
   };
-  const auto adamw = [&](Role role) {
-    return Rule{.role = role, .norm = "adamw", .radius = options.adamw, .weight_decay = options.weight_decay};
-  };
-  return Geometry({spectral(Role::kHidden),
-                   spectral(Role::kConv),
-                   adamw(Role::kEmbedding),
-                   adamw(Role::kHead),
+  return Geometry({decayed(Role::kHidden, muon_norm(options.scale), options.hidden),
+                   decayed(Role::kConv, muon_norm(options.scale), options.hidden),
+                   decayed(Role::kEmbedding, "adamw", options.adamw),
+                   decayed(Role::kHead, "adamw", options.adamw),
                    {.norm = "adamw", .radius = options.adamw}},
                   Momentum::nesterov(0.95));
 }

@@ -15,7 +15,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 

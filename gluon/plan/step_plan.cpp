@@ -6,7 +6,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "gluon/core/check.h"
 #include "gluon/lmo/orthogonalize/quintic_iteration.h"
 
 namespace gluon {

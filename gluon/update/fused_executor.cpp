@@ -29,13 +29,6 @@ bool fits(const LayerBatch& batch) {
   return kind == Kind::kSign || (kind == Kind::kPolar && buffer.size(2) % 8 == 0);
 }
 
-kernels::FusedStack stack_of(const LayerBatch& batch) {
-  return {.form = batch.norm().lmo_form(),
-          .decay = batch.decay(),
-          .nesterov = !batch.momentum().input_is_buffer(),
-          .momentum = batch.buffer()};
-}
-
 // Nothing when a gradient is missing, or a tensor is not what the kernels can read.
 std::optional<kernels::FusedStep::Inputs> inputs_of(const LayerBatch& batch, const StepContext& now) {
   const Rule& rule = batch.rule();
@@ -103,7 +96,12 @@ void FusedExecutor::make_step(const std::vector<LayerBatch*>& batches) {
   members_.clear();  // should the next lines run out of memory, there is no step for them
   step_.reset();
   std::vector<kernels::FusedStack> stacks;
-  for (const LayerBatch* batch : batches) stacks.push_back(stack_of(*batch));
+  for (const LayerBatch* batch : batches) {
+    stacks.push_back({.form = batch->norm().lmo_form(),
+                      .decay = batch->decay(),
+                      .nesterov = !batch->momentum().input_is_buffer(),
+                      .momentum = batch->buffer()});
+  }
   if (!stacks.empty()) step_ = std::make_unique<kernels::FusedStep>(std::move(stacks), scratch_bytes_);
   members_ = batches;
 }

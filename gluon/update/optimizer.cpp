@@ -112,7 +112,7 @@ void Optimizer::set_group_beta(int64_t group, double beta) {
   }
 }
 
-int64_t Optimizer::steps_taken() const { return parts_->steps_taken(); }
+int64_t Optimizer::steps_taken() const { return parts_->next_step - (parts_->fused.bad_block() != nullptr ? 1 : 0); }
 
 int64_t Optimizer::steps_skipped() const { return parts_->skipped; }
 

@@ -72,14 +72,6 @@ at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
   return at::stack(finite);
 }
 
-// What observers see of a layer that AdamW moved.
-BatchStep adamw_batch(const AdamW::Entry& entry, std::span<const Block> blocks, int64_t step) {
-  BatchStep batch{.blocks = blocks, .step = step, .momentum = as_matrices(entry.first, entry.layer.role)};
-  for (const Block& block : blocks) batch.gradients.push_back(block.of(entry.layer.parameter.grad()));
-  batch.radius = at::full({batch.momentum.size(0)}, entry.last_learning_rate, batch.momentum.options());
-  return batch;
-}
-
 }  // namespace
 
 void OptimizerOptions::validate() const {
@@ -226,7 +218,10 @@ void Optimizer::Parts::move_adamw_layers(const StepContext& now) {
   for (const AdamW::Entry& entry : adamw.entries()) {
     if (!entry.layer.parameter.grad().defined()) continue;
     const std::vector<Block> blocks = split_blocks(entry.layer, "");
-    now.observe(adamw_batch(entry, blocks, now.step));
+    BatchStep batch{.blocks = blocks, .step = now.step, .momentum = as_matrices(entry.first, entry.layer.role)};
+    for (const Block& block : blocks) batch.gradients.push_back(block.of(entry.layer.parameter.grad()));
+    batch.radius = at::full({batch.momentum.size(0)}, entry.last_learning_rate, batch.momentum.options());
+    now.observe(batch);
   }
 }
 

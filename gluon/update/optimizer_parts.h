@@ -34,7 +34,6 @@ struct Optimizer::Parts {
   void move_adamw_layers(const StepContext& now);
 
   void refuse_step(const std::string& layer);  // throws or counts, as the options say
-  int64_t steps_taken() { return next_step - (fused.bad_block() != nullptr ? 1 : 0); }
   void warn(const std::string& sentence) const;
 
   // A layer as it was at construction.

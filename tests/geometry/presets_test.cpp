@@ -51,8 +51,7 @@ void expect_radii(const Geometry& geometry, const std::vector<Layer>& layers, co
   ASSERT_EQ(rules.size(), radii.size());
   for (std::size_t i = 0; i < rules.size(); ++i) {
     EXPECT_DOUBLE_EQ(*rules[i].radius->constant(), radii[i]) << layers[i].name;
-    EXPECT_EQ(rules[i].ball.has_value(), !balls.empty()) << layers[i].name;
-    if (rules[i].ball && !balls.empty()) EXPECT_DOUBLE_EQ(*rules[i].ball, balls[i]) << layers[i].name;
+    EXPECT_DOUBLE_EQ(rules[i].ball.value_or(0), balls.empty() ? 0 : balls[i]) << layers[i].name;
   }
 }
 

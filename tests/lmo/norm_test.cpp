@@ -6,8 +6,6 @@
 #include <ATen/Context.h>
 #include <c10/core/InferenceMode.h>
 
-#include <cmath>
-
 #include "tests/expect_error.h"
 
 namespace gluon {

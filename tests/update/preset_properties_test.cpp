@@ -39,19 +39,18 @@ class PresetProperties : public testing::TestWithParam<std::tuple<Row, bool>> {
   static Optimizer make_optimizer(const std::vector<Layer>& layers) {
     return {layers, std::get<0>(GetParam()).geometry};
   }
+
+  std::vector<Layer> layers = make_layers();
+  Optimizer optimizer = make_optimizer(layers);
 };
 
 TEST_P(PresetProperties, Descends) {
-  auto layers = make_layers();
-  Optimizer optimizer = make_optimizer(layers);
   const double start = quadratic_loss(layers);
   train(optimizer, layers, 20);
   EXPECT_LT(quadratic_loss(layers), 0.98 * start);
 }
 
 TEST_P(PresetProperties, GradientsAreNotModified) {
-  auto layers = make_layers();
-  Optimizer optimizer = make_optimizer(layers);
   for (int step = 0; step < 3; ++step) {
     quadratic_loss(layers);
     std::vector<at::Tensor> gradients;
@@ -66,13 +65,9 @@ TEST_P(PresetProperties, ResumesBitForBitInAnyLayerOrder) {
   Optimizer uninterrupted = make_optimizer(whole);
   train(uninterrupted, whole, 4);
 
-  auto layers = make_layers();
-  Optimizer before = make_optimizer(layers);
-  train(before, layers, 2);
-  const OptimizerState state = before.state();
-  std::vector<Layer> reversed(layers.rbegin(), layers.rend());
-  Optimizer after = make_optimizer(reversed);
-  after.load_state(state);
+  train(optimizer, layers, 2);
+  Optimizer after = make_optimizer({layers.rbegin(), layers.rend()});
+  after.load_state(optimizer.state());
   EXPECT_EQ(after.steps_taken(), 2);
   train(after, layers, 2);
   EXPECT_TRUE(bitwise_equal(layers, copies_of(whole)));
@@ -99,16 +94,14 @@ class Watcher : public StepObserver {
 };
 
 TEST_P(PresetProperties, ObserverChangesNothing) {
-  auto plain = make_layers();
   auto watched = make_layers();
-  Optimizer plain_optimizer = make_optimizer(plain);
   Optimizer watched_optimizer = make_optimizer(watched);
   const auto watcher = std::make_shared<Watcher>();
   watched_optimizer.add_observer(watcher);
-  train(plain_optimizer, plain, 3);
+  train(optimizer, layers, 3);
   train(watched_optimizer, watched, 3);
-  EXPECT_TRUE(bitwise_equal(watched, copies_of(plain)));
-  EXPECT_EQ(watcher->seen.size(), plain.size());
+  EXPECT_TRUE(bitwise_equal(watched, copies_of(layers)));
+  EXPECT_EQ(watcher->seen.size(), layers.size());
   EXPECT_GT(watcher->sum, 0);
 }
 
