@@ -10,26 +10,9 @@ namespace gluon::lab {
 namespace {
 
 constexpr double kRotaryBase = 10000;
-constexpr bool kHasOperator = TORCH_VERSION_MAJOR >= 2;
 
 double epsilon_of(at::ScalarType type) {
   return type == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-}
-
-// (context, context), 0 or -inf
-at::Tensor causal_mask(int64_t context, const at::TensorOptions& options) {
-  return at::full({context, context}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1).to(options);
-}
-
-// queries, keys, values (B, H, T, D) -> (B, H, T, D)
-at::Tensor causal(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
-                  [[maybe_unused]] const at::Tensor& mask) {
-#if TORCH_VERSION_MAJOR >= 2
-  return at::scaled_dot_product_attention(queries, keys, values, /*attn_mask=*/{}, /*dropout_p=*/0.0,
-                                          /*is_causal=*/true);
-#else
-  return masked_attention(queries, keys, values, mask);
-#endif
 }
 
 }  // namespace
@@ -46,20 +29,22 @@ at::Tensor rotary_angles(int64_t positions, int64_t head_dimension) {
 }
 
 at::Tensor causal_attention(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
-  const at::Tensor mask = kHasOperator ? at::Tensor() : causal_mask(queries.size(2), queries.options());
-  return causal(queries, keys, values, mask);
-}
-
-at::Tensor masked_attention(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values,
-                            const at::Tensor& mask) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::scaled_dot_product_attention(queries, keys, values, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                          /*is_causal=*/true);
+#else
   const int64_t tokens = queries.size(2);
   const int64_t dimension = queries.size(3);
   const auto matrices = [&](const at::Tensor& x) { return x.reshape({-1, tokens, dimension}); };  // (B H, T, D)
+  // (T, T), 0 or -inf
+  const at::Tensor mask =
+      at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), queries.options()).triu(1);
   // The product starts from the mask, so that masking needs no extra pass.
   const at::Tensor scores =  // (B H, T, T)
       at::baddbmm(mask.unsqueeze(0), matrices(queries), matrices(keys).transpose(1, 2), /*beta=*/1,
                   /*alpha=*/1 / std::sqrt(static_cast<double>(dimension)));
   return at::bmm(at::softmax(scores, -1), matrices(values)).view(queries.sizes());
+#endif
 }
 
 CausalAttention::CausalAttention(int64_t context, int64_t head_dimension)
@@ -71,8 +56,6 @@ void CausalAttention::make_tables(const at::TensorOptions& options) {
   const at::Tensor sin = angles.sin();
   cos_ = angles.cos().repeat({1, 1, 2}).to(options);
   sin_ = at::cat({sin, -sin}, -1).to(options);
-  if (kHasOperator) return;
-  mask_ = causal_mask(context_, options);
 }
 
 at::Tensor CausalAttention::rotate(const at::Tensor& x) {
@@ -86,9 +69,7 @@ at::Tensor CausalAttention::rotate(const at::Tensor& x) {
 at::Tensor CausalAttention::operator()(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values) {
   const at::Tensor q = rotate(rms_norm(queries)).transpose(1, 2);  // (B, H, T, D)
   const at::Tensor k = rotate(rms_norm(keys)).transpose(1, 2);     // (B, H, T, D)
-  const int64_t tokens = queries.size(1);
-  const at::Tensor mask = mask_.defined() ? mask_.narrow(0, 0, tokens).narrow(1, 0, tokens) : mask_;  // (T, T)
-  return causal(q, k, values.transpose(1, 2), mask).transpose(1, 2);
+  return causal_attention(q, k, values.transpose(1, 2)).transpose(1, 2);
 }
 
 }  // namespace gluon::lab

@@ -27,13 +27,8 @@ torch::Tensor rotary_angles(int64_t positions, int64_t head_dimension);
 /// Causal attention of queries, keys, values (B, H, T, D) -> (B, H, T, D).
 torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values);
 
-/// The written-out attention: queries, keys, values (B, H, T, D) and an additive mask (T, T), 0 or -inf
-/// -> (B, H, T, D).
-torch::Tensor masked_attention(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values,
-                               const torch::Tensor& mask);
-
 /// Attention with QK norm and rotary positions for up to `context` tokens. All blocks of a model share one: it keeps
-/// the tables of angles and, where needed, the mask, and makes them anew for another device or dtype.
+/// the tables of angles, and makes them anew for another device or dtype.
 class CausalAttention {
  public:
   CausalAttention(int64_t context, int64_t head_dimension);
@@ -49,9 +44,8 @@ class CausalAttention {
 
   int64_t context_;
   int64_t head_dimension_;
-  torch::Tensor cos_;   // (context, 1, D), both halves the same
-  torch::Tensor sin_;   // (context, 1, D), the second half negated
-  torch::Tensor mask_;  // (context, context), 0 or -inf; undefined where the operator needs none
+  torch::Tensor cos_;  // (context, 1, D), both halves the same
+  torch::Tensor sin_;  // (context, 1, D), the second half negated
 };
 
 }  // namespace gluon::lab

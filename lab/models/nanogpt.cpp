@@ -4,7 +4,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Reduction.h>
 
-#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -15,14 +14,6 @@
 
 namespace gluon::lab {
 namespace {
-
-const std::array<std::pair<std::string_view, NanoGptOptions>, 2>& presets() {
-  static const std::array<std::pair<std::string_view, NanoGptOptions>, 2> table{{
-      {"nanogpt-124m", {}},
-      {"nanogpt-tiny", {.vocabulary = 256, .context = 128, .layers = 4, .width = 128, .heads = 4}},
-  }};
-  return table;
-}
 
 // A module without forward(), which gives its submodules or its "weight" a name.
 class Part : public torch::nn::Module {
@@ -54,26 +45,21 @@ void check_tokens(const at::Tensor& tokens, std::string_view what, int64_t vocab
 }  // namespace
 
 void NanoGptOptions::validate() const {
-  const auto positive = [](const char* name, int64_t value) {
+  using Size = std::pair<const char*, int64_t>;
+  for (const auto& [name, value] : {Size{"vocabulary", vocabulary}, Size{"context", context}, Size{"layers", layers},
+                                    Size{"width", width}, Size{"heads", heads}}) {
     GLUON_CHECK(value > 0, "NanoGpt: ", name, " must be > 0, got ", value);
-  };
-  positive("vocabulary", vocabulary);
-  positive("context", context);
-  positive("layers", layers);
-  positive("width", width);
-  positive("heads", heads);
+  }
   GLUON_CHECK(width % heads == 0, "NanoGpt: heads must divide width, got ", heads, " heads and width ", width);
   GLUON_CHECK(head_dimension() % 2 == 0, "NanoGpt: width / heads must be even for rotary positions, got ", width, " / ",
               heads, " = ", head_dimension());
 }
 
 NanoGptOptions nanogpt_options(std::string_view preset) {
-  std::string names;
-  for (const auto& [name, options] : presets()) {
-    if (name == preset) return options;
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  throw InputError(join("NanoGpt: unknown preset '", preset, "'; allowed are ", names));
+  if (preset == "nanogpt-124m") return {};
+  GLUON_CHECK(preset == "nanogpt-tiny", "NanoGpt: unknown preset '", preset,
+              "'; allowed are nanogpt-124m, nanogpt-tiny");
+  return {.vocabulary = 256, .context = 128, .layers = 4, .width = 128, .heads = 4};
 }
 
 NanoGpt::NanoGpt(const NanoGptOptions& options, uint64_t seed)

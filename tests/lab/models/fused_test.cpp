@@ -5,10 +5,9 @@
 #include <torch/cuda.h>
 
 #include "gluon/core/check.h"
-#include "gluon/geometry/presets.h"
 #include "gluon/kernels/kernels.h"
-#include "gluon/update/optimizer.h"
 #include "lab/models/nanogpt.h"
+#include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
 namespace {
@@ -37,17 +36,6 @@ Batch random_batch(const NanoGptOptions& options, int64_t size, uint64_t seed) {
 
 Batch to_cuda(const Batch& batch) { return {batch.inputs.cuda(), batch.targets.cuda()}; }
 
-// With projections of zero, the blocks would not affect the loss.
-void fill_projections(NanoGpt& model) {
-  const at::NoGradGuard no_grad;
-  const at::Generator random = at::detail::createCPUGenerator(7);
-  for (const auto& entry : model.named_parameters()) {
-    if (entry.key().find("c_proj") == std::string::npos) continue;
-    at::Tensor parameter = entry.value();
-    parameter.copy_(at::randn(parameter.sizes(), random) * 0.1);
-  }
-}
-
 std::shared_ptr<NanoGpt> fused_model(const NanoGptOptions& options) {
   auto model = std::make_shared<NanoGpt>(options);
   EXPECT_EQ(model->slow_part(), "");  // in float32
@@ -58,18 +46,18 @@ std::shared_ptr<NanoGpt> fused_model(const NanoGptOptions& options) {
 
 // bfloat16 has 8 bits: the gradients of a few layers agree to within a few roundings (2^-8 = 0.004 each).
 void expect_as_in_float64(const NanoGptOptions& options, const Batch& batch) {
-  auto exact = std::make_shared<NanoGpt>(options);
+  NanoGpt exact(options);
   const auto fused = fused_model(options);
-  fill_projections(*exact);
-  fill_projections(*fused);
-  exact->to(at::kDouble);
-  const at::Tensor expected = exact->loss(batch, 0);
+  fill_projections(exact, 0.1);
+  fill_projections(*fused, 0.1);
+  exact.to(at::kDouble);
+  const at::Tensor expected = exact.loss(batch, 0);
   const at::Tensor loss = fused->loss(to_cuda(batch), 0);
   expected.backward();
   (loss / 3).backward();  // as with three batches per step
   EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 0.02);
   const auto parameters = fused->named_parameters();
-  for (const auto& entry : exact->named_parameters()) {
+  for (const auto& entry : exact.named_parameters()) {
     const at::Tensor right = entry.value().grad();
     const at::Tensor ours = 3 * parameters[entry.key()].grad().to(at::kCPU, at::kDouble);
     EXPECT_EQ(parameters[entry.key()].grad().scalar_type(), at::kFloat);
@@ -102,7 +90,7 @@ TEST_F(Fused, ReportsVocabulariesWithASlowLoss) {
 
 TEST_F(Fused, EvaluationGivesTheTrainingLoss) {
   const auto model = fused_model(kSmall);
-  fill_projections(*model);
+  fill_projections(*model, 0.1);
   const Batch batch = to_cuda(random_batch(kSmall, 4, 2));
   const double trained = model->loss(batch, 0).item<double>();
   const at::NoGradGuard no_grad;
@@ -122,18 +110,15 @@ Batch markov_batch(int64_t size, uint64_t seed) {
 // The losses of 200 steps stay within 10 % of float32 on the CPU, and within 2 % on average; measured on an H200: 5.2
 // and 0.9 %, most of it where the curve is steepest.
 TEST_F(Fused, TwoHundredStepsFollowTheFloat32Curve) {
-  auto reference = std::make_shared<NanoGpt>(kSmall);
+  NanoGpt reference(kSmall);
   const auto fused = fused_model(kSmall);
-  Optimizer slow(reference->layers(), presets::unscion());
-  Optimizer fast(fused->layers(), presets::unscion());
-  double mean = 0;
-  double worst = 0;
-  double last = 0;
+  Optimizer slow(reference.layers(), presets::unscion()), fast(fused->layers(), presets::unscion());
+  double mean = 0, worst = 0, last = 0;
   for (uint64_t step = 0; step < 200; ++step) {
     const Batch batch = markov_batch(8, step);
     slow.zero_grad();
     fast.zero_grad();
-    const at::Tensor expected = reference->loss(batch, 0);
+    const at::Tensor expected = reference.loss(batch, 0);
     const at::Tensor loss = fused->loss(to_cuda(batch), 0);
     expected.backward();
     loss.backward();

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "tests/expect_error.h"
+#include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
 namespace {
@@ -18,13 +18,9 @@ constexpr NanoGptOptions kSmall{.vocabulary = 12, .context = 5, .layers = 1, .wi
 
 at::Generator generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
-// With projections that are not zero, so that the next token depends on all tokens before.
 std::shared_ptr<NanoGpt> small_model() {
   auto model = std::make_shared<NanoGpt>(kSmall, 2);
-  const at::NoGradGuard no_grad;
-  for (const Layer& layer : model->layers()) {
-    if (layer.name.find("c_proj") != std::string::npos) layer.parameter.normal_(0, 0.5, generator(4));
-  }
+  fill_projections(*model, 0.5);  // the next token depends on all tokens before
   return model;
 }
 

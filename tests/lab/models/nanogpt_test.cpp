@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "tests/expect_error.h"
@@ -28,11 +27,7 @@ at::Tensor random_tokens(at::IntArrayRef sizes, int64_t vocabulary, uint64_t see
 std::shared_ptr<NanoGpt> small_model() {
   auto model = std::make_shared<NanoGpt>(kSmall, 1);
   model->to(at::kDouble);
-  const at::NoGradGuard no_grad;
-  uint64_t seed = 10;
-  for (const auto& parameter : model->parameters()) {
-    if (parameter.count_nonzero().item<int64_t>() == 0) parameter.copy_(0.3 * random_tensor(parameter.sizes(), ++seed));
-  }
+  fill_projections(*model, 0.3);
   return model;
 }
 
@@ -51,8 +46,7 @@ TEST(CausalAttention, AgreesWithLoops) {
   const int64_t tokens = 7, dimension = 4;
   const at::Tensor q = random_tensor({2, 3, tokens, dimension}, 1);  // (B, H, T, D)
   const at::Tensor k = random_tensor(q.sizes(), 2), v = random_tensor(q.sizes(), 3);
-  const at::Tensor mask = at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
-  const at::Tensor got = masked_attention(q, k, v, mask);
+  const at::Tensor got = causal_attention(q, k, v);
   ASSERT_EQ(got.sizes(), q.sizes());
   for (int64_t b = 0; b < 2; ++b) {
     for (int64_t h = 0; h < 3; ++h) {
@@ -75,10 +69,9 @@ TEST(CausalAttention, NormalisesRotatesAndAttends) {
   CausalAttention attention(8, dimension);
   const at::Tensor q = random_tensor({2, tokens, 3, dimension}, 4);  // (B, T, H, D)
   const at::Tensor k = random_tensor(q.sizes(), 5), v = random_tensor(q.sizes(), 6);
-  const at::Tensor mask = at::full({tokens, tokens}, -std::numeric_limits<double>::infinity(), at::kDouble).triu(1);
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
-  const at::Tensor expected = masked_attention(heads_first(attention.rotate(rms_norm(q))),
-                                               heads_first(attention.rotate(rms_norm(k))), heads_first(v), mask);
+  const at::Tensor expected = causal_attention(heads_first(attention.rotate(rms_norm(q))),
+                                               heads_first(attention.rotate(rms_norm(k))), heads_first(v));
   EXPECT_LT(largest_difference(heads_first(attention(q, k, v)), expected), 1e-12);
   // QK norm: the size of queries and keys does not matter.
   EXPECT_LT(largest_difference(attention(100 * q, k / 50, v), attention(q, k, v)), 1e-10);

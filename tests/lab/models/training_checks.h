@@ -1,8 +1,9 @@
-// Checks of a model's gradients, and of the loss while it trains.
+// Models to test, checks of their gradients, and of the loss while they train.
 
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,16 @@
 #include "lab/models/model.h"
 
 namespace gluon::lab {
+
+/// Fills the projections of a language model, which start as zero: only then do its blocks affect the result.
+inline void fill_projections(Model& model, double size) {
+  const at::NoGradGuard no_grad;
+  const at::Generator random = at::detail::createCPUGenerator(7);
+  for (const Layer& layer : model.layers()) {
+    if (layer.name.find("c_proj") == std::string::npos) continue;
+    layer.parameter.copy_(size * at::randn(layer.parameter.sizes(), random));
+  }
+}
 
 /// Compares every entry of every trainable parameter's gradient with central differences, in float64.
 inline void expect_gradients(Model& model, const Batch& batch, double label_smoothing) {
