@@ -3,6 +3,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace gluon {
+struct FitOptions;
+}
 
 namespace gluon::cli {
 
@@ -17,6 +23,12 @@ void add_sweep(CLI::App& app);
 void add_train(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_watch(CLI::App& app);
+
+/// The flags of FitOptions, shared by all commands that fit.
+void add_fit_options(CLI::App& command, FitOptions& fit);
+
+/// Prints the cells as one line, each in its width: at the left, or at the right where the width is negative.
+void print_row(const std::vector<int>& widths, const std::vector<std::string>& cells);
 
 /// One sentence for the user if `error` is theirs to solve: bad input, files, exhausted memory. Otherwise nothing.
 std::string user_error(const std::exception& error);

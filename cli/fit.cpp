@@ -1,32 +1,58 @@
+// gluon fit: L0 and L1 of each layer. gluon tune: the radii they predict, as the config of the next run.
+
 #include "gluon/fit/fit.h"
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "cli/fit_options.h"
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
+#include "lab/train/config_fields.h"
+#include "lab/train/tuned_config.h"
 
 namespace gluon::cli {
 namespace {
 
-std::string estimator_text(Estimator estimator) {
-  switch (estimator) {
-    case Estimator::kConsecutive:
-      return "consecutive (each step's own batch; L1 then measures mostly the noise between batches)";
-    case Estimator::kFull: return "full (the whole training set)";
-    case Estimator::kSameBatch: return "same_batch (the next batch at the old and at the new point)";
-    case Estimator::kUnknown: break;
-  }
-  return "unknown (not recorded in the file)";
-}
+using nlohmann::ordered_json;
+
+// What the samples of an estimator measure (docs/tuning.md), for fit and for tune; in the order of Estimator.
+struct EstimatorText {
+  const char* name;
+  const char* note;
+};
+constexpr EstimatorText kEstimatorTexts[] = {
+    {"consecutive (each step's own batch; L1 then measures mostly the noise between batches)",
+     "WARNING: the samples are `consecutive`: the change of the gradient is mostly noise between batches, and "
+     "predicted/used is about 0.7 for any radius. Record with --smoothness-mode same_batch."},
+    {"full (the whole training set)",
+     "The samples are `full`: curvature of the whole training set along the trajectory."},
+    {"same_batch (the next batch at the old and at the new point)",
+     "The samples are `same_batch`: curvature without the noise between batches. One-step radii do not rank whole "
+     "runs; see docs/tuning.md."},
+    {"unknown (not recorded in the file)", "WARNING: the file does not name the estimator of its samples."}};
+
+const EstimatorText& text_of(Estimator estimator) { return kEstimatorTexts[static_cast<std::size_t>(estimator)]; }
+
+std::string digits(double value, int precision) { return join(std::setprecision(precision), value); }
+
+// ---- fit ----
+
+struct FitCommand {
+  std::string path;
+  FitOptions fit;
+  bool json = false;
+};
 
 void print_json(const TrajectoryFit& result) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  ordered_json json = ordered_json::array();
   for (const LayerFit& layer : result.layers) {
     json.push_back({{"layer", layer.layer},
                     {"samples", layer.fit.samples},
@@ -39,24 +65,23 @@ void print_json(const TrajectoryFit& result) {
 }
 
 void print_table(const TrajectoryFit& result, const FitOptions& options) {
-  std::size_t name = 5;
-  std::size_t group = 5;
+  std::vector<int> widths = {7, 7, -9, -13, -13, -12, -13};
   for (const LayerFit& layer : result.layers) {
-    name = std::max(name, layer.layer.size());
-    group = std::max(group, layer.group.size());
+    widths[0] = std::max(widths[0], static_cast<int>(layer.layer.size()) + 2);
+    widths[1] = std::max(widths[1], static_cast<int>(layer.group.size()) + 2);
   }
-  std::cout << "estimator: " << estimator_text(result.estimator) << '\n'
-            << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "") << "\n\n"
-            << std::left << std::setw(static_cast<int>(name) + 2) << "layer" << std::setw(static_cast<int>(group) + 2)
-            << "group" << std::right << std::setw(9) << "samples" << std::setw(13) << "L0" << std::setw(13) << "L1"
-            << std::setw(12) << "mse_rel" << std::setw(13) << "violations" << '\n';
-  for (const LayerFit& layer : result.layers) {
-    std::cout << std::left << std::setw(static_cast<int>(name) + 2) << layer.layer
-              << std::setw(static_cast<int>(group) + 2) << layer.group << std::right << std::setw(9)
-              << layer.fit.samples << std::setprecision(6) << std::setw(13) << layer.fit.l0 << std::setw(13)
-              << layer.fit.l1 << std::setprecision(3) << std::setw(12) << layer.fit.mse_rel << std::fixed
-              << std::setprecision(1) << std::setw(11) << 100 * layer.fit.violations << " %\n"
-              << std::defaultfloat;
+  std::cout << "estimator: " << text_of(result.estimator).name << '\n'
+            << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "") << "\n\n";
+  print_row(widths, {"layer", "group", "samples", "L0", "L1", "mse_rel", "violations"});
+  for (const auto& [layer, group, fit, unmoved, gradient, radius] : result.layers) {
+    print_row(widths, {layer, group, std::to_string(fit.samples), digits(fit.l0, 6), digits(fit.l1, 6),
+                       digits(fit.mse_rel, 3), join(std::fixed, std::setprecision(1), 100 * fit.violations, " %")});
+  }
+}
+
+void print_unfitted(const TrajectoryFit& fits, std::ostream& out) {
+  for (const UnfittedLayer& layer : fits.unfitted) {
+    out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
   }
 }
 
@@ -66,39 +91,144 @@ void print_omissions(const TrajectoryFit& result, std::ostream& out) {
     if (layer.unmoved == 0) continue;
     out << "layer '" << layer.layer << "': left out " << layer.unmoved << " samples in which it had not moved\n";
   }
-  for (const UnfittedLayer& layer : result.unfitted) {
-    out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
+  print_unfitted(result, out);
+}
+
+void fit(const FitCommand& command) {
+  command.fit.validate();
+  const TrajectoryFit result = fit_trajectory(read_trajectory(command.path), command.fit);
+  if (result.layers.empty()) {
+    const UnfittedLayer& first = result.unfitted.front();
+    throw InputError(join("fit: none of the ", result.unfitted.size(), " layers of ", command.path,
+                          " can be fitted; layer '", first.layer, "': ", first.reason));
+  }
+  command.json ? print_json(result) : print_table(result, command.fit);
+  print_omissions(result, command.json ? std::cerr : std::cout);
+}
+
+// ---- tune ----
+
+struct TuneCommand {
+  std::string run;
+  std::string out;
+  FitOptions fit;
+  bool json = false;
+};
+
+void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative, const std::string& config) {
+  ordered_json groups = ordered_json::array();
+  for (const GroupRadius& radius : radii) {
+    groups.push_back({{"group", radius.group},
+                      {"layers", radius.layers},
+                      {"L0", radius.l0},
+                      {"L1", radius.l1},
+                      {"gradient", radius.gradient},
+                      {"predicted", radius.predicted},
+                      {"used", radius.used},
+                      {"ratio", radius.predicted / radius.used}});
+  }
+  const ordered_json json = {
+      {"estimator", estimator_name(estimator)}, {"relative", relative}, {"config", config}, {"groups", groups}};
+  std::cout << json.dump(2) << '\n';
+}
+
+void print_table(const std::vector<GroupRadius>& radii, bool relative) {
+  const std::vector<int> widths = {12, -8, -12, -12, -12, -12, -12, -12};
+  print_row(widths, {"group", "layers", "L0", "L1", "|g|*", "predicted", relative ? "relative" : "used",
+                     relative ? "" : "ratio"});
+  for (const auto& [group, layers, l0, l1, gradient, predicted, used] : radii) {
+    std::vector<std::string> cells = {group,         std::to_string(layers), digits(l0, 4),
+                                      digits(l1, 4), digits(gradient, 4),    digits(predicted, 4)};
+    if (relative) {
+      cells.push_back(digits(predicted / radii.front().predicted, 4));
+    } else if (std::isnan(used)) {
+      cells.insert(cells.end(), {"AdamW", "-"});
+    } else {
+      cells.insert(cells.end(), {digits(used, 4), digits(predicted / used, 4)});
+    }
+    print_row(widths, cells);
   }
 }
 
-void run(const std::string& path, const FitOptions& options, bool json) {
-  options.validate();
-  const TrajectoryFit result = fit_trajectory(read_trajectory(path), options);
-  if (result.layers.empty()) {
-    const UnfittedLayer& first = result.unfitted.front();
-    throw InputError(join("fit: none of the ", result.unfitted.size(), " layers of ", path, " can be fitted; layer '",
-                          first.layer, "': ", first.reason));
+// Samples and layers that the radii do not use.
+void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, std::ostream& out) {
+  if (selection.kept < selection.all) {
+    out << "ignored: " << selection.all - selection.kept << " of " << selection.all
+        << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
   }
-  if (json) {
-    print_json(result);
-    print_omissions(result, std::cerr);
-  } else {
-    print_table(result, options);
-    print_omissions(result, std::cout);
+  for (const LayerFit& layer : fits.layers) {
+    if (layer.fit.l0 + layer.fit.l1 == 0) {
+      out << "ignored: layer '" << layer.layer << "': its gradient never changed\n";
+    }
   }
+  print_unfitted(fits, out);
+}
+
+void tune(const TuneCommand& command) {
+  const lab::TrainConfig config = lab::read_run_config(command.run);
+  const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
+  GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
+              "tune: --out must not be the config of a run, got ", out);
+  // The radii of theorem 1 follow the gradient: a smaller one does not mean a cooldown.
+  Trajectory trajectory = read_trajectory(command.run);
+  const FullRadiusSamples selection = config.preset == "deterministic_gluon" ? FullRadiusSamples{std::move(trajectory)}
+                                                                             : at_full_radius(std::move(trajectory));
+  const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
+  const std::vector<GroupRadius> radii = predict_radii(fits);
+  const lab::TrainConfig next = lab::tuned_config(config, radii);
+  next.validate();
+  write_text_atomically(out, lab::config_toml(next));
+  // AdamW has no radii: only the ratios between the groups apply to the next run.
+  const bool relative = config.preset == "adamw";
+  if (command.json) {
+    std::cerr << text_of(fits.estimator).note << '\n';
+    print_notes(fits, selection, std::cerr);
+    print_json(radii, fits.estimator, relative, out);
+    return;
+  }
+  std::cout << text_of(fits.estimator).note << "\n\n";
+  print_table(radii, relative);
+  print_notes(fits, selection, std::cout);
+  if (relative) std::cout << "\nAn AdamW run gives the ratios between the groups, not their sizes.\n";
+  std::cout << "\nradius = " << next.radius << " (preset " << next.preset << ")\nnext run: gluon train --config " << out
+            << '\n';
 }
 
 }  // namespace
 
+void print_row(const std::vector<int>& widths, const std::vector<std::string>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    std::cout << (widths[i] < 0 ? std::right : std::left) << std::setw(std::abs(widths[i])) << cells[i];
+  }
+  std::cout << '\n';
+}
+
+void add_fit_options(CLI::App& command, FitOptions& fit) {
+  command.add_option("--lambda", fit.lambda, "Extra weight of samples above L0 + L1 |g|*; 0: least squares")
+      ->capture_default_str();
+  command.add_flag("--l0-zero", fit.l0_zero, "Keep L0 at 0 and fit L1 alone");
+  command.add_option("--skip-first", fit.skip_first, "Leave out the first N samples of each layer")
+      ->capture_default_str();
+}
+
 void add_fit(CLI::App& app) {
   CLI::App* command = app.add_subcommand("fit", "L0 and L1 of each layer from measured smoothness");
-  auto path = std::make_shared<std::string>();
-  auto options = std::make_shared<FitOptions>();
-  auto json = std::make_shared<bool>(false);
-  command->add_option("path", *path, "Run directory, smoothness.csv or a log of the paper's authors")->required();
-  add_fit_options(*command, *options);
-  command->add_flag("--json", *json, "Print JSON");
-  command->callback([path, options, json] { run(*path, *options, *json); });
+  auto options = std::make_shared<FitCommand>();
+  command->add_option("path", options->path, "Run directory, smoothness.csv or a log of the paper's authors")
+      ->required();
+  add_fit_options(*command, options->fit);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { fit(*options); });
+}
+
+void add_tune(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("tune", "Predict radii from the smoothness that a run recorded");
+  auto options = std::make_shared<TuneCommand>();
+  command->add_option("run", options->run, "Run directory")->required();
+  add_fit_options(*command, options->fit);
+  command->add_option("--out", options->out, "Config for the next run (default: RUN/tuned.toml)");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { tune(*options); });
 }
 
 }  // namespace gluon::cli

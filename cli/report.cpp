@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/fit_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "lab/report/figures.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -239,17 +238,10 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
   std::cout << result.dump(2) << '\n';
 }
 
-void print_row(const std::vector<std::size_t>& widths, const std::vector<std::string>& cells) {
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    std::cout << std::left << std::setw(static_cast<int>(widths[i])) << cells[i];
-  }
-  std::cout << '\n';
-}
-
 void print_prior(const Answer& answer) {
   if (answer.prior.empty()) return;
   std::cout << "\nearlier results (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n";
-  const std::vector<std::size_t> widths = {26, 10, 18, 18, 0};
+  const std::vector<int> widths = {26, 10, 18, 18, 0};
   print_row(widths, {"result", "rate", "radius", "1 - beta", "K"});
   for (const PriorRate& row : answer.prior) {
     std::string count = row.obstacle.empty() ? "constants not given" : "does not apply: " + row.obstacle;
@@ -277,10 +269,10 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
   for (const std::string& note : answer.notes) std::cout << "  note: " << note << '\n';
 
   const auto& layers = answer.constants.layers;
-  std::vector<std::size_t> widths = {7, 12, 12, 12, 8, 0};
+  std::vector<int> widths = {7, 12, 12, 12, 8, 0};
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    widths[0] = std::max(widths[0], answer.layer_name(i).size() + 2);
-    widths[4] = std::max(widths[4], guarantee.radii[i].size() + 2);
+    widths[0] = std::max(widths[0], static_cast<int>(answer.layer_name(i).size()) + 2);
+    widths[4] = std::max(widths[4], static_cast<int>(guarantee.radii[i].size()) + 2);
   }
   std::cout << '\n';
   print_row(widths, {"layer", "L0", "L1", "weight", "radius", "at most"});

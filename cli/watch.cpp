@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "cli/commands.h"
-#include "cli/fit_options.h"
 #include "cli/stop_on_signal.h"
 #include "gluon/core/check.h"
 #include "lab/report/watch_server.h"

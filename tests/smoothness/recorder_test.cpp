@@ -18,6 +18,10 @@ Geometry one_norm(const char* norm, double radius) {
   return Geometry({{.norm = norm, .radius = radius}}, Momentum::none());
 }
 
+Problem quadratic(const std::vector<MatrixShape>& shapes, uint64_t seed = 0) {
+  return make_problem("quadratic", shapes, seed);
+}
+
 Problem single(std::shared_ptr<const LayerObjective> objective, at::Tensor start) {
   return {{std::move(objective)}, {std::move(start)}};
 }
@@ -115,7 +119,7 @@ TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
 }
 
 TEST(Recorder, DualIsExactOnTheCpuUnlessAnOrthogonalizerIsNamed) {
-  const Problem problem = make_problem("quadratic", std::vector<MatrixShape>{{.rows = 24, .cols = 16}}, 3);
+  const Problem problem = quadratic({{.rows = 24, .cols = 16}}, 3);
   const auto with = [&](const std::string& dual) {
     return record(problem, one_norm("scaled(2,spectral)", 0.01),
                   {.every = 1, .estimator = Estimator::kFull, .dual = dual}, 4)
@@ -166,8 +170,7 @@ TEST(Recorder, AutoApproximatesTheExactDualOnAGpu) {
 }
 
 TEST(Recorder, AdamWLayersAreMeasuredInTheGivenNorms) {
-  const std::vector<MatrixShape> shapes{{.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}};
-  const Problem problem = make_problem("quadratic", shapes, 1);
+  const Problem problem = quadratic({{.rows = 6, .cols = 4}, {.rows = 6, .cols = 4}, {.rows = 3, .cols = 5}}, 1);
   for (const Geometry& geometry : {presets::adamw(0.01), presets::muon()}) {
     const auto trajectory = record(problem, geometry, {.every = 2, .estimator = Estimator::kFull}, 5);
     ASSERT_EQ(trajectory.layers.size(), 3);
@@ -244,13 +247,13 @@ TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
 }
 
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
-  const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}};
   const auto disturb = [](std::span<const Layer> layers, int64_t batch) {
     layers[0].parameter.mutable_grad() = at::Tensor();
     if (batch == 0) layers[1].parameter.mutable_grad().zero_();
   };
   const Trajectory trajectory =
-      record(make_problem("quadratic", shapes, 4), one_norm(kNorm, 0.1), {.every = 1}, 3, disturb);
+      record(quadratic({{.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}, {.rows = 3, .cols = 3}}, 4),
+             one_norm(kNorm, 0.1), {.every = 1}, 3, disturb);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(trajectory.layers[i].samples.size(), i);
 }
 
@@ -258,9 +261,8 @@ TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
   const auto split = [](const char* text) {
     return Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = text}});
   };
-  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 8}};
   const Trajectory trajectory =
-      record(make_problem("quadratic", shapes, 5), split("rows:2"), {.every = 1}, 3, {}, split("columns:2"));
+      record(quadratic({{.rows = 4, .cols = 8}}, 5), split("rows:2"), {.every = 1}, 3, {}, split("columns:2"));
   ASSERT_EQ(trajectory.layers.size(), 2u);
   ASSERT_EQ(trajectory.layers[0].samples.size(), 2u);
   EXPECT_TRUE(std::isnan(trajectory.layers[0].samples[0].momentum));
@@ -268,15 +270,13 @@ TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
 }
 
 TEST(Recorder, RuleWithItsOwnOrthogonalizerUsesTheExactDual) {
-  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
-  const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
+  const std::vector<Layer> layers = quadratic({{.rows = 4, .cols = 3}}).layers();
   const Recorder recorder(layers, one_norm(kNorm, 0.1), {.dual = "polar_express:8"});
   EXPECT_EQ(recorder.measured().layers[0].dual_method, "exact");
 }
 
 TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
-  const std::vector<MatrixShape> shapes{{.rows = 4, .cols = 3}};
-  const Problem problem = make_problem("quadratic", shapes);
+  const Problem problem = quadratic({{.rows = 4, .cols = 3}});
   const std::vector<Layer> layers = problem.layers();
   Optimizer optimizer(layers, one_norm(kNorm, 0.1));
   const auto recorder = watch(optimizer, layers, one_norm(kNorm, 0.1), {.estimator = Estimator::kSameBatch});
@@ -288,8 +288,7 @@ TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
 }
 
 TEST(Recorder, BadInput) {
-  const std::vector<MatrixShape> shapes{{.rows = 3, .cols = 3}};
-  const std::vector<Layer> layers = make_problem("quadratic", shapes).layers();
+  const std::vector<Layer> layers = quadratic({{.rows = 3, .cols = 3}}).layers();
   EXPECT_INPUT_ERROR(Recorder(layers, presets::adamw()), "layer 'layer0' has no norm");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.every = 0}), "every must be >= 1, got 0");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
