@@ -44,21 +44,13 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-template <typename Number> std::string range_error(bool fits, const std::string& text) {
+// What is wrong with a whole number that does not fit its type.
+template <typename Number, auto parse> std::string range_error(const std::string& text) {
   using Limits = std::numeric_limits<Number>;
+  errno = 0;
+  (void)parse(text.c_str(), nullptr, 0);
+  const bool fits = errno != ERANGE && (Limits::is_signed || !text.starts_with('-'));  // strtoull accepts a minus
   return fits ? "" : gluon::join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
-}
-
-std::string check_signed(const std::string& text) {
-  errno = 0;
-  (void)std::strtoll(text.c_str(), nullptr, 0);
-  return range_error<int64_t>(errno != ERANGE, text);
-}
-
-std::string check_unsigned(const std::string& text) {
-  errno = 0;
-  (void)std::strtoull(text.c_str(), nullptr, 0);  // accepts negative numbers
-  return range_error<uint64_t>(errno != ERANGE && !text.starts_with('-'), text);
 }
 
 // Makes every integer option of `app` and its subcommands reject numbers that do not fit its type, which CLI11 clamps
@@ -66,8 +58,8 @@ std::string check_unsigned(const std::string& text) {
 void check_whole_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check(CLI::Validator(check_signed, ""));
-    if (type.starts_with("UINT")) option->check(CLI::Validator(check_unsigned, ""));
+    if (type.starts_with("INT")) option->check(CLI::Validator(range_error<int64_t, std::strtoll>, ""));
+    if (type.starts_with("UINT")) option->check(CLI::Validator(range_error<uint64_t, std::strtoull>, ""));
   }
   for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
 }

@@ -35,7 +35,7 @@ uint32_t crc32c(std::string_view bytes);
 /// A record with scalars. Times are seconds since 1970.
 std::string scalars_record(double wall_time, int64_t step, std::span<const Scalar> scalars);
 
-/// The whole file of a log whose last row was written at `wall_time`. The scalars of a row of log.csv are loss/training,
+/// The whole file of a log whose last row was written at `wall_time`. A row of log.csv gives the scalars loss/training,
 /// loss/validation, radius/<role> and time/optimizer.
 std::string event_file(const std::vector<LogRow>& rows, double wall_time);
 
