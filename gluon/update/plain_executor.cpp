@@ -56,14 +56,11 @@ void move_parameters(const BatchStep& batch, double decay) {
     const auto index = static_cast<int64_t>(i);
     at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
     const at::Tensor direction = directions.select(0, index).reshape(parameter.sizes());
-    if (parameter.scalar_type() != direction.scalar_type()) {
-      // In half precision the shrinkage alone would round away; both parts together are rounded once.
-      const at::Tensor wide = parameter.to(direction.scalar_type());
-      parameter.copy_((decay > 0 ? wide * shrink[index] : wide).addcmul_(direction, batch.radius[index]));
-      continue;
-    }
-    if (decay > 0) parameter.mul_(shrink[index]);
-    parameter.addcmul_(direction, batch.radius[index]);
+    // In half precision the shrinkage alone would round away; both parts together are rounded once.
+    const at::Tensor wide = parameter.to(direction.scalar_type());
+    if (decay > 0) wide.mul_(shrink[index]);
+    wide.addcmul_(direction, batch.radius[index]);
+    if (!wide.is_same(parameter)) parameter.copy_(wide);
   }
 }
 

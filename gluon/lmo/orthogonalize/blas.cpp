@@ -13,9 +13,8 @@
 namespace gluon::blas {
 namespace {
 
-// Diagonal blocks are computed whole, which wastes kLeaf / n of the flops; smaller ones leave the products
-// too thin. 48 is best for n in 256..1024: 165 Gflop/s of useful work at n = 768 where a full product runs at
-// 204.
+// Diagonal blocks are computed whole, which wastes kLeaf / n of the flops; smaller ones leave the products too thin. 48
+// is best for n in 256..1024: 165 Gflop/s of useful work at n = 768 where a full product runs at 204.
 constexpr int64_t kLeaf = 48;
 constexpr int64_t kMirrorBlock = 8;  // larger ones evict themselves where the row length is a power of two
 
@@ -39,8 +38,7 @@ void syrk(CBLAS_TRANSPOSE transpose, int64_t n, int64_t k, double alpha, const d
   cblas_dsyrk(CblasRowMajor, CblasUpper, transpose, n, k, alpha, a, lda, beta, c, n);
 }
 
-// Rows and columns begin..end-1 of c = a b: both halves of the diagonal, and the block above it in one
-// product.
+// Rows and columns begin..end-1 of c = a b: both halves of the diagonal, and the block above it in one product.
 template <typename Real>
 void upper_product(int64_t n, int64_t begin, int64_t end, const Real* a, const Real* b, Real* c) {
   const int64_t size = end - begin;

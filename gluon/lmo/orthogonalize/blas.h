@@ -1,10 +1,8 @@
-// The dense products of the quintic iteration on the CPU, on OpenBLAS: row-major, for Real = float and
-// double.
+// The dense products of the quintic iteration on the CPU, on OpenBLAS: row-major, for Real = float and double.
 //
-// The iteration's small matrices are symmetric and polynomials of one matrix, so they commute and a product
-// of two is symmetric again: one triangle is enough, at half the flops. All functions here write the UPPER
-// triangle of such a result (and leave the lower undefined) until mirror_upper() completes it for the next
-// product.
+// The iteration's small matrices are symmetric and polynomials of one matrix, so they commute and a product of two is
+// symmetric again: one triangle is enough, at half the flops. All functions here write the UPPER triangle of such a
+// result (and leave the lower undefined) until mirror_upper() completes it for the next product.
 
 #pragma once
 
@@ -28,9 +26,8 @@ template <typename Real> void commuting_product(int64_t n, const Real* a, const 
 /// Copies the upper triangle of c (n, n) onto the lower.
 template <typename Real> void mirror_upper(int64_t n, Real* c);
 
-/// Calls run(begin, end) so that every matrix 0..count-1 is visited once: one range per thread with
-/// sequential BLAS while there are enough matrices for all threads, the rest one after another with threaded
-/// BLAS.
+/// Calls run(begin, end) so that every matrix 0..count-1 is visited once: one range per thread with sequential BLAS
+/// while there are enough matrices for all threads, the rest one after another with threaded BLAS.
 void for_matrix_ranges(int64_t count, const std::function<void(int64_t begin, int64_t end)>& run);
 
 }  // namespace gluon::blas

@@ -90,8 +90,7 @@ std::vector<Quintic> polar_express_coefficients(const PolarExpressOptions& optio
     const double cushioned = std::max(lower, options.cushion * upper);
     Quintic p = minimax_quintic(cushioned, upper);
     if (cushioned > lower) {
-      // Below the cushion p falls short of its band around 1; recentre, so that both ends are equally far
-      // from 1.
+      // Below the cushion p falls short of its band around 1; recentre, so that both ends are equally far from 1.
       const double centre = 2 / (evaluate(p, lower) + evaluate(p, upper));
       p = {p.a * centre, p.b * centre, p.c * centre};
     }

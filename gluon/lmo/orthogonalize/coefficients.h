@@ -1,8 +1,7 @@
 // Coefficients of the odd quintics that drive singular values to 1:  p(s) = a s + b s^3 + c s^5.
 //
-// Jordan's fixed row climbs fast from small s but never settles: five steps end in 0.68..1.13 on [0.05, 1].
-// Polar Express rows (Amsel et al., 2025) are optimal one after another: step t takes the quintic with the
-// smallest
+// Jordan's fixed row climbs fast from small s but never settles: five steps end in 0.68..1.13 on [0.05, 1]. Polar
+// Express rows (Amsel et al., 2025) are optimal one after another: step t takes the quintic with the smallest
 //
 //   max |1 - p(s)|  over  s in [l_t, u_t],      l_{t+1} = p(l_t),   u_{t+1} = 2 - l_{t+1}
 //
@@ -18,8 +17,7 @@
 
 namespace gluon {
 
-/// The row (3.4445, -4.7750, 2.0315) of public Muon, `steps` times. Throws InputError unless steps is
-/// in 1..100.
+/// The row (3.4445, -4.7750, 2.0315) of public Muon, `steps` times. Throws InputError unless steps is in 1..100.
 std::vector<Quintic> jordan_coefficients(int steps);
 
 struct PolarExpressOptions {

@@ -48,9 +48,8 @@ at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan);
 /// Runs `plan` on the stacked batch with ATen products, on any device: the specification of the fast paths.
 at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan);
 
-/// Runs `plan` in the direct form, whatever its restarts, as public Muon: X <- a X + (b R + c R R) X with every
-/// matrix in bfloat16 and products accumulated in float32, after a normalisation in float32. The result has the
-/// batch's dtype.
+/// Runs `plan` in the direct form, whatever its restarts, as public Muon: X <- a X + (b R + c R R) X with every matrix
+/// in bfloat16 and products accumulated in float32, after a normalisation in float32. The result has the batch's dtype.
 at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan);
 
 struct QuinticOptions {
