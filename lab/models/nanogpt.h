@@ -36,9 +36,6 @@ struct NanoGptOptions {
 
   int64_t head_dimension() const { return width / heads; }
 
-  /// Entries of all parameters: width vocabulary + 12 layers width^2.
-  int64_t parameter_count() const { return width * vocabulary + 12 * layers * width * width; }
-
   /// Throws InputError unless all are positive, heads divide width and a head's dimension is even (rotary).
   void validate() const;
 };

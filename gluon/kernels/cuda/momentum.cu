@@ -17,25 +17,16 @@ __host__ __device__ int64_t partials(int64_t size, int64_t tiles) {
   return (size + tiles * kTile - 1) / (tiles * kTile);
 }
 
-template <int W> __device__ __forceinline__ int64_t place(int64_t tile, int u) {
-  return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-}
-
 template <int W> __device__ __forceinline__ double sum_squares(const float* values, int64_t begin, int64_t end) {
   constexpr int kPacks = kTile / (kThreads * W);
   double sum = 0;
   for (int64_t tile = begin; tile < end; tile += kTile) {
     Pack<W> x[kPacks];
-#pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
-      if (place<W>(tile, u) < end) x[u] = load<W>(values + place<W>(tile, u));
-    }
-#pragma unroll
-    for (int u = 0; u < kPacks; ++u) {
-      if (place<W>(tile, u) >= end) continue;
+    for_packs<kThreads, kTile, W>(tile, end, [&](int u, int64_t at) { x[u] = load<W>(values + at); });
+    for_packs<kThreads, kTile, W>(tile, end, [&](int u, int64_t) {
 #pragma unroll
       for (int j = 0; j < W; ++j) sum = fma(static_cast<double>(x[u].v[j]), static_cast<double>(x[u].v[j]), sum);
-    }
+    });
   }
   return sum;
 }
@@ -132,17 +123,12 @@ __device__ __forceinline__ double accumulate_tile(const float* gradient, float* 
                                                   ScalePair scale, int64_t tile, int64_t size, __half* output) {
   constexpr int kPacks = kTile / (kThreads * W);
   Pack<W> g[kPacks], m[kPacks];
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    if (place<W>(tile, u) >= size) continue;
-    g[u] = load<W>(gradient + place<W>(tile, u));
-    m[u] = load<W>(momentum + place<W>(tile, u));
-  }
+  for_packs<kThreads, kTile, W>(tile, size, [&](int u, int64_t at) {
+    g[u] = load<W>(gradient + at);
+    m[u] = load<W>(momentum + at);
+  });
   double sum = 0;
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = place<W>(tile, u);
-    if (at >= size) continue;
+  for_packs<kThreads, kTile, W>(tile, size, [&](int u, int64_t at) {
     Pack<W> x;
 #pragma unroll
     for (int j = 0; j < W; ++j) {
@@ -153,7 +139,7 @@ __device__ __forceinline__ double accumulate_tile(const float* gradient, float* 
     }
     store<W>(momentum + at, m[u]);
     store<W>(output + at, x);
-  }
+  });
   return sum;
 }
 

@@ -70,25 +70,18 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   }
   const Shapes shapes = shapes_of(product);
   const HalfStack& b = gram ? product.a : product.b;
-  const struct {
-    const HalfStack& stack;
-    Extents extents;
-    int8_t* index;
-    bool optional;
-  } operands[] = {{product.a, shapes.a, &arguments->a, false},
-                  {b, shapes.b, &arguments->b, false},
-                  {product.c, shapes.c, &arguments->c, false},
-                  {product.d, shapes.c, &arguments->d, true}};
-  for (const auto& [stack, extents, index, optional] : operands) {
-    if (optional && stack.data == nullptr) continue;
-    const cudaError_t error = all.find(stack, product.count, extents, index);
-    if (error != cudaSuccess) return error;
+  arguments->has_addend = product.d.data != nullptr;
+  cudaError_t error = all.find(product.a, product.count, shapes.a, &arguments->a);
+  if (error == cudaSuccess) error = all.find(b, product.count, shapes.b, &arguments->b);
+  if (error == cudaSuccess) error = all.find(product.c, product.count, shapes.c, &arguments->c);
+  if (error == cudaSuccess && arguments->has_addend) {
+    error = all.find(product.d, product.count, shapes.c, &arguments->d);
   }
+  if (error != cudaSuccess) return error;
   arguments->layout = product.kind == ProductKind::kColumnGram ? Layout::kAcrossDepth
                       : product.kind == ProductKind::kLeft     ? Layout::kMixed
                                                                : Layout::kAlongDepth;
   arguments->depth_tiles = (shapes.depth + tiles::kDepth - 1) / tiles::kDepth;
-  arguments->has_addend = product.d.data != nullptr;
   arguments->symmetric = symmetric;
   arguments->shared_operand = symmetric && b.data == product.a.data;
   arguments->row_tiles = tiles_of(shapes.c.rows);
@@ -198,8 +191,7 @@ int64_t product_progress(std::span<const Product> products) {
 cudaError_t launch_products(std::span<const Product> products, int* progress, cudaStream_t stream) {
   if (progress == nullptr || products.empty() || products.size() > kMaxProducts) return cudaErrorInvalidValue;
   int clusters = 0;  // tiles wait for each other, so all clusters must be resident at once
-  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), tiles::kClusterBlocks,
-                                        tiles::kThreads, tiles::kSharedBytes, &clusters);
+  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), &clusters);
   Launch launch = {};
   Operands operands(&launch);
   for (std::size_t i = 0; i < products.size() && error == cudaSuccess; ++i) {

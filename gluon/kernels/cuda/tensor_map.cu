@@ -1,5 +1,7 @@
 #include "gluon/kernels/cuda/tensor_map.h"
 
+#include "gluon/kernels/cuda/tile_ring.cuh"
+
 namespace gluon::cuda {
 namespace {
 
@@ -36,22 +38,22 @@ cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map) {
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t resident_clusters(const void* kernel, int blocks, int threads, int shared_bytes, int* clusters) {
+cudaError_t resident_clusters(const void* kernel, int* clusters) {
   int device = 0, major = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
   if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tiles::kSharedBytes);
   }
   if (error != cudaSuccess) return error;
   cudaLaunchConfig_t config = {};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
+  config.gridDim = tiles::kClusterBlocks;
+  config.blockDim = tiles::kThreads;
+  config.dynamicSmemBytes = tiles::kSharedBytes;
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = blocks;
+  attribute.val.clusterDim.x = tiles::kClusterBlocks;
   attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
   config.attrs = &attribute;
   config.numAttrs = 1;

@@ -22,8 +22,8 @@ struct HalfView {
 /// as above, cudaErrorNotSupported if the driver is too old.
 cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map);
 
-/// How many clusters of `blocks` blocks of this kernel the current device runs at once. cudaErrorNotSupported unless
-/// its compute capability is 9.x.
-cudaError_t resident_clusters(const void* kernel, int blocks, int threads, int shared_bytes, int* clusters);
+/// How many clusters of a kernel on the tiles of tile_ring.cuh the current device runs at once. cudaErrorNotSupported
+/// unless its compute capability is 9.x.
+cudaError_t resident_clusters(const void* kernel, int* clusters);
 
 }  // namespace gluon::cuda

@@ -14,30 +14,20 @@ constexpr int kSignTile = 2048;  // of sign_kernel: 2 packs from each of three a
 
 int64_t tiles_of(int64_t size, int tile) { return (size + tile - 1) / tile; }
 
-template <int W> __device__ __forceinline__ int64_t place(int64_t tile, int u) {
-  return tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
-}
-
 template <int W>
 __device__ __forceinline__ void move_tile(float* parameter, const __half* direction, float keep, float move,
                                           int64_t tile, int64_t size) {
   constexpr int kPacks = kTile / (kThreads * W);
   Pack<W> x[kPacks], d[kPacks];
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = place<W>(tile, u);
-    if (at >= size) continue;
+  for_packs<kThreads, kTile, W>(tile, size, [&](int u, int64_t at) {
     x[u] = load<W>(parameter + at);
     d[u] = load<W>(direction + at);
-  }
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = place<W>(tile, u);
-    if (at >= size) continue;
+  });
+  for_packs<kThreads, kTile, W>(tile, size, [&](int u, int64_t at) {
 #pragma unroll
     for (int j = 0; j < W; ++j) x[u].v[j] = fmaf(move, d[u].v[j], keep * x[u].v[j]);
     store<W>(parameter + at, x[u]);
-  }
+  });
 }
 
 __global__ void __launch_bounds__(kThreads) update_kernel(ParameterUpdate update, const __half* directions,
@@ -68,18 +58,12 @@ __device__ __forceinline__ void move_tile_by_sign(const float* gradient, float* 
                                                   int64_t tile, int64_t size) {
   constexpr int kPacks = kSignTile / (kThreads * W);
   Pack<W> g[kPacks], m[kPacks], x[kPacks];
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = place<W>(tile, u);
-    if (at >= size) continue;
+  for_packs<kThreads, kSignTile, W>(tile, size, [&](int u, int64_t at) {
     g[u] = load<W>(gradient + at);
     m[u] = load<W>(momentum + at);
     x[u] = load<W>(parameter + at);
-  }
-#pragma unroll
-  for (int u = 0; u < kPacks; ++u) {
-    const int64_t at = place<W>(tile, u);
-    if (at >= size) continue;
+  });
+  for_packs<kThreads, kSignTile, W>(tile, size, [&](int u, int64_t at) {
 #pragma unroll
     for (int j = 0; j < W; ++j) {
       m[u].v[j] = fmaf(w.old_momentum, m[u].v[j], w.gradient * g[u].v[j]);
@@ -88,7 +72,7 @@ __device__ __forceinline__ void move_tile_by_sign(const float* gradient, float* 
     }
     store<W>(momentum + at, m[u]);
     store<W>(parameter + at, x[u]);
-  }
+  });
 }
 
 template <bool kNesterov>

@@ -80,4 +80,15 @@ template <int W, typename T> __device__ inline void store(T* address, const Pack
   *reinterpret_cast<typename Packed<W, T>::Bits*>(address) = packed.bits;
 }
 
+/// Calls visit(u, at) for the packs of a tile that a thread of a block of kThreads works on: pack u starts at entry
+/// `at`, which is below `end`. Neighbouring threads have neighbouring packs.
+template <int kThreads, int kTile, int W, typename Visit>
+__device__ __forceinline__ void for_packs(int64_t tile, int64_t end, Visit visit) {
+#pragma unroll
+  for (int u = 0; u < kTile / (kThreads * W); ++u) {
+    const int64_t at = tile + (u * kThreads + static_cast<int>(threadIdx.x)) * W;
+    if (at < end) visit(u, at);
+  }
+}
+
 }  // namespace gluon::cuda

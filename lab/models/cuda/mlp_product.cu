@@ -241,8 +241,7 @@ cudaError_t launch_product(const MlpShape& shape, const __nv_bfloat16* a, const 
   }
   const auto kernel = multiply_mlp<kBackward>;
   int clusters = 0;
-  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(kernel), kClusterBlocks, kThreads,
-                                        tiles::kSharedBytes, &clusters);
+  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(kernel), &clusters);
   Launch launch = {};
   const int height = static_cast<int>(rows);
   const auto make_map = [&](const void* data, int map_rows, int map_columns, CUtensorMap* map) {

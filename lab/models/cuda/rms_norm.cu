@@ -24,40 +24,40 @@ template <int RowThreads> __device__ float row_sum(float value) {
   }
 }
 
+// Calls visit(u, at) for a thread's packs of a row: pack u starts at entry `at`.
+template <int RowThreads, int Packs, typename Visit> __device__ __forceinline__ void for_row(int width, Visit visit) {
+  const int first = static_cast<int>(threadIdx.x % RowThreads) * 8;
+#pragma unroll
+  for (int u = 0; u < Packs; ++u) {
+    const int at = first + u * RowThreads * 8;
+    if (at < width) visit(u, at);
+  }
+}
+
 template <int RowThreads, int Packs>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __nv_bfloat16* x, __nv_bfloat16* out, float* inverse, int64_t rows, int width) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / RowThreads) + threadIdx.x / RowThreads;
   if (row >= rows) return;  // whole warps, or none of the block
   const int64_t start = row * width;
-  const int first = static_cast<int>(threadIdx.x % RowThreads) * 8;
   Eight s[Packs];
-#pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    const int at = first + u * RowThreads * 8;
-    if (at < width) s[u] = load_packed<8>(x + start + at);
-  }
+  for_row<RowThreads, Packs>(width, [&](int u, int at) { s[u] = load_packed<8>(x + start + at); });
   float squares = 0;
-#pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    if (first + u * RowThreads * 8 >= width) continue;
+  for_row<RowThreads, Packs>(width, [&](int u, int) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float v = to_float(s[u].entries[j]);
       squares = fmaf(v, v, squares);
     }
-  }
+  });
   const float r = rsqrtf(row_sum<RowThreads>(squares) / width + FLT_EPSILON);
-  if (first == 0) inverse[row] = r;
-#pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    const int at = first + u * RowThreads * 8;
-    if (at >= width) continue;
+  if (threadIdx.x % RowThreads == 0) inverse[row] = r;
+  for_row<RowThreads, Packs>(width, [&](int u, int at) {
     Pack<8> p = unpack(s[u]);
 #pragma unroll
     for (int j = 0; j < 8; ++j) p.v[j] *= r;
     store<8>(out + start + at, p);
-  }
+  });
 }
 
 template <int RowThreads, int Packs>
@@ -67,31 +67,20 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kThreads / RowThreads) + threadIdx.x / RowThreads;
   if (row >= rows) return;
   const int64_t start = row * width;
-  const int first = static_cast<int>(threadIdx.x % RowThreads) * 8;
   const float r = inverse[row];
   Eight y[Packs], d[Packs], past[Packs];
-#pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    const int at = first + u * RowThreads * 8;
-    if (at >= width) continue;
+  for_row<RowThreads, Packs>(width, [&](int u, int at) {
     y[u] = load_packed<8>(out + start + at);
     d[u] = load_packed<8>(dout + start + at);
     if (dresidual != nullptr) past[u] = load_packed<8>(dresidual + start + at);
-  }
+  });
   float product = 0;
+  for_row<RowThreads, Packs>(width, [&](int u, int) {
 #pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    if (first + u * RowThreads * 8 >= width) continue;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      product = fmaf(to_float(y[u].entries[j]), to_float(d[u].entries[j]), product);
-    }
-  }
+    for (int j = 0; j < 8; ++j) product = fmaf(to_float(y[u].entries[j]), to_float(d[u].entries[j]), product);
+  });
   const float along = row_sum<RowThreads>(product) / width;
-#pragma unroll
-  for (int u = 0; u < Packs; ++u) {
-    const int at = first + u * RowThreads * 8;
-    if (at >= width) continue;
+  for_row<RowThreads, Packs>(width, [&](int u, int at) {
     Pack<8> g = unpack(d[u]);
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -99,7 +88,7 @@ __global__ void __launch_bounds__(kThreads)
       if (dresidual != nullptr) g.v[j] += to_float(past[u].entries[j]);
     }
     store<8>(dx + start + at, g);
-  }
+  });
 }
 
 // Calls body.operator()<RowThreads, Packs>() for the width.
