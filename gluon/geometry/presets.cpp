@@ -21,8 +21,8 @@ std::string muon_norm(MuonScale scale) {
   return {};
 }
 
-// Scion's norms with the radii of UnscionOptions or ScionOptions times gamma, or conv_gamma for convolutions and for head
-// and vectors of a pure CNN (with convolutions, without hidden layers).
+// Scion's norms with the radii of UnscionOptions or ScionOptions times gamma; conv_gamma is for convolutions, and for
+// head and vectors of a pure CNN (with convolutions, without hidden layers).
 std::vector<Rule> scion_rules(const auto& o, double gamma, double conv_gamma) {
   const auto in_cnn = [](Role role, const char* norm, double radius) {
     return Rule{.role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
