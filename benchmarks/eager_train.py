@@ -5,9 +5,9 @@
 
 The reference is common PyTorch 1.13 code (peer_systems.py): modules, rotary tables, a masked softmax, F.cross_entropy,
 and an optimizer that loops over the parameters: unconstrained Scion with as many Polar Express steps as ours, or
-torch.optim.AdamW with clipped gradients. Both sides have the same sizes, text, batch and threads. Each run is a separate process, the sides
-alternate, and the results are medians. First, the reference loads the weights of a short run of ours and must give our
-validation loss, which shows that both compute the same function.
+torch.optim.AdamW with clipped gradients. Both sides have the same sizes, text, batch and threads. Each run is a
+separate process, the sides alternate, and the results are medians. First, the reference loads the weights of a short
+run of ours and must give our validation loss, which shows that both compute the same function.
 """
 import argparse
 import json

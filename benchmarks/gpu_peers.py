@@ -87,19 +87,13 @@ def gpu_ms(run, repeats, warmup=3):
     return statistics.median(times[warmup:])
 
 
-def first_line(text):
-    return (text.strip().splitlines() or ["no message"])[0]
-
-
 def run_ours(options, benchmark, *arguments):
-    """The JSON of our program, or {"unavailable": its message}."""
+    """The JSON of our program."""
     command = [options.program, "bench", benchmark, *arguments, "--device", "cuda", "--repeats", options.repeats]
-    command = [str(part) for part in command]
-    say("ours: " + " ".join(command[1:]))
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    done = subprocess.run([*map(str, command), "--json"], capture_output=True, text=True)
     print(done.stderr, end="", file=sys.stderr)  # contains warnings about slow paths
     if done.returncode != 0:
-        return {"unavailable": first_line(done.stderr or done.stdout)}
+        raise RuntimeError(done.stderr or done.stdout)
     return json.loads(done.stdout)
 
 
@@ -108,12 +102,12 @@ def row(what, system, ms=None, **more):
 
 
 def attempt(what, system, measure):
-    """The rows of measure(), or one row with the error: a failing peer does not end the run."""
+    """The rows of measure(), or one row with the error: a failing system does not end the run."""
     say(f"{system}: {what}")
     try:
         return measure()
     except Exception as error:
-        return [row(what, system, unavailable=first_line(str(error)))]
+        return [row(what, system, unavailable=(str(error).strip().splitlines() or ["no message"])[0])]
     finally:
         clear()
 
@@ -142,12 +136,12 @@ def polar_errors(shapes, device):
 def measure_step(model, options):
     shapes, floor = STEPS[model]
     what = f"step, {model}"
-    done = run_ours(options, "step", "--model", model)
-    if "unavailable" in done:
-        rows = [row(what, "ours", **done)]
-    else:
-        error = None if model == "embedding" else done["ours"]["error"]
-        rows = [row(what, "ours", done["ours"]["ms"], floor=floor, error=error)]
+
+    def ours():
+        done = run_ours(options, "step", "--model", model)["ours"]
+        return [row(what, "ours", done["ms"], floor=floor, error=None if model == "embedding" else done["error"])]
+
+    rows = attempt(what, "ours", ours)
     parameters = [nn.Parameter(0.02 * torch.randn(shape, device="cuda")) for shape in shapes]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
@@ -202,13 +196,13 @@ def time_peer_training(repeats):
 
 
 def measure_training(options):
-    done = run_ours(options, "train", "--model", "nanogpt-124m", "--batch", BATCH, "--seq", CONTEXT)
-    if "unavailable" in done:
-        rows = [row("training, whole step", "ours", **done)]
-    else:
+    def ours():
+        done = run_ours(options, "train", "--model", "nanogpt-124m", "--batch", BATCH, "--seq", CONTEXT)
         peak = done.get("gpu_peak_bytes")
-        rows = training_rows("ours", done["forward_ms"] + done["backward_ms"],
+        return training_rows("ours", done["forward_ms"] + done["backward_ms"],
                              1e3 * BATCH * CONTEXT / done["tokens_per_second"], peak and peak / 2**30)
+
+    rows = attempt("training, whole step", "ours", ours)
     rows += attempt("training, whole step", SCION_TRAINING, lambda: time_peer_training(options.repeats))
     return sorted(rows, key=lambda one: one["what"])  # stable: ours stays first
 

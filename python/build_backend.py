@@ -25,23 +25,21 @@ def _version():
     return re.search(r"project\(Gluon VERSION ([0-9.]+)", text).group(1)
 
 
-def _metadata():
-    # No "Requires-Dist: torch": the build needs torch anyway, and pip does not see Debian's.
-    return (
-        f"Metadata-Version: 2.1\nName: gluon-lmo\nVersion: {_version()}\n"
-        "Summary: Layer-wise LMO optimizers (Gluon, Muon, Scion and relatives) for PyTorch\n"
-        "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
-        + (ROOT / "README.md").read_text()
-    )
-
-
 def _tag():
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     return f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-def _wheel_text():
-    return f"Wheel-Version: 1.0\nGenerator: gluon\nRoot-Is-Purelib: false\nTag: {_tag()}\n"
+def _info():
+    """The name of the wheel's dist-info folder, and its files."""
+    # No "Requires-Dist: torch": the build needs torch anyway, and pip does not see Debian's.
+    metadata = (
+        f"Metadata-Version: 2.1\nName: gluon-lmo\nVersion: {_version()}\n"
+        "Summary: Layer-wise LMO optimizers (Gluon, Muon, Scion and relatives) for PyTorch\n"
+        "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
+    ).encode() + (ROOT / "README.md").read_bytes()
+    wheel = f"Wheel-Version: 1.0\nGenerator: gluon\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode()
+    return f"{NAME}-{_version()}.dist-info", {"METADATA": metadata, "WHEEL": wheel}
 
 
 def _outside():
@@ -71,8 +69,8 @@ def _build(folder):
 
 def _write_wheel(path, files):
     """`files` maps names in the wheel to bytes."""
-    info = f"{NAME}-{_version()}.dist-info"
-    files = {**files, f"{info}/METADATA": _metadata().encode(), f"{info}/WHEEL": _wheel_text().encode()}
+    info, about = _info()
+    files = {**files, **{f"{info}/{name}": data for name, data in about.items()}}
     files[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
     record = ""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
@@ -84,11 +82,12 @@ def _write_wheel(path, files):
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    folder = pathlib.Path(metadata_directory) / f"{NAME}-{_version()}.dist-info"
+    info, files = _info()
+    folder = pathlib.Path(metadata_directory) / info
     folder.mkdir()
-    (folder / "METADATA").write_text(_metadata())
-    (folder / "WHEEL").write_text(_wheel_text())
-    return folder.name
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return info
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):

@@ -7,8 +7,6 @@ from . import _core
 from .optimizer import Gluon
 from .parameters import Parameters
 
-_MUON_SCALES = {"original": "aspect", "match_rms_adamw": "match_adam", "none": "none"}
-
 
 class Muon(Gluon):
     """Muon on hidden matrices and convolutions, AdamW on everything else, in one optimizer.
@@ -52,15 +50,13 @@ class Muon(Gluon):
     ) -> None:
         if not lr > 0:
             raise ValueError(f"Muon: lr must be > 0 at the start, got {lr}; AdamW's rate is stored relative to it")
-        scale = _MUON_SCALES.get(adjust_lr_fn or "original")
-        if scale is None:
-            raise ValueError(f"Muon: unknown adjust_lr_fn '{adjust_lr_fn}'; allowed are {', '.join(_MUON_SCALES)}")
         if ns_steps is not None and orthogonalizer is not None:
             raise ValueError("Muon: ns_steps and orthogonalizer cannot be combined")
         if ns_steps is not None:
             orthogonalizer = f"newton_schulz:{ns_steps}"
         # 3e-4 / 0.02 is 0.015, not 0.014999999999999998.
-        geometry = _core.muon_geometry(1.0, scale, weight_decay, float(f"{adamw_lr / lr:.15g}"))
+        adamw_radius = float(f"{adamw_lr / lr:.15g}")
+        geometry = _core.muon_geometry(1.0, adjust_lr_fn or "original", weight_decay, adamw_radius)
         params, adamw = _with_use_muon(params, geometry.rules[0]["norm"], adamw_lr)
         for option, value in adamw.items():
             if options.setdefault(option, value) != value:

@@ -264,7 +264,7 @@ class Gluon(torch.optim.Optimizer):
 
         A layer with several matrices has one entry per matrix, ``"qkv.weight[0]"``.
         """
-        return self._core.effective_radii()
+        return dict(self._core.effective_radii())
 
     def state_bytes(self) -> int:
         """Bytes of momentum and of AdamW's moments on this process; with a process group, of the layers it owns."""

@@ -13,21 +13,14 @@ namespace gluon::python {
 namespace {
 
 // A Python object that may be released by a thread without the GIL.
-class Held {
- public:
-  explicit Held(py::object object) : object_(std::move(object)) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    const py::gil_scoped_acquire gil;
-    object_ = py::object();
-  }
+using Held = std::shared_ptr<py::object>;
 
-  const py::object& get() const { return object_; }
-
- private:
-  py::object object_;
-};
+Held hold(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* held) {
+            const py::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
 
 // Steps run without the GIL. Exceptions of Python become RankLost; KeyboardInterrupt and SystemExit stay.
 template <typename Body> auto in_python(int rank, int size, Body body) {
@@ -45,10 +38,10 @@ template <typename Body> auto in_python(int rank, int size, Body body) {
 class TorchExchange : public Exchange {
  public:
   TorchExchange(int rank, int size, py::object work, at::Tensor tensor, at::Tensor sent)
-      : rank_(rank), size_(size), work_(std::move(work)), tensor_(std::move(tensor)), sent_(std::move(sent)) {}
+      : rank_(rank), size_(size), work_(hold(std::move(work))), tensor_(std::move(tensor)), sent_(std::move(sent)) {}
 
   void wait() override {
-    in_python(rank_, size_, [&] { work_.get().attr("wait")(); });
+    in_python(rank_, size_, [&] { work_->attr("wait")(); });
     if (!sent_.is_same(tensor_)) tensor_.copy_(sent_);
   }
 
@@ -63,8 +56,8 @@ class TorchCollective : public Collective {
   // `ranks` are the members' global ranks, which torch.distributed expects as roots. `staging` is the device that CPU
   // tensors are copied to when the backend does not accept them.
   TorchCollective(py::object group, int rank, std::vector<int> ranks, std::optional<at::Device> staging)
-      : distributed_(py::module_::import("torch.distributed")),
-        group_(std::move(group)),
+      : distributed_(hold(py::module_::import("torch.distributed"))),
+        group_(hold(std::move(group))),
         rank_(rank),
         ranks_(std::move(ranks)),
         staging_(staging) {}
@@ -86,10 +79,10 @@ class TorchCollective : public Collective {
     at::Tensor sent = stage ? tensor.to(*staging_, tensor.scalar_type(), false, true) : tensor;
     return in_python(rank_, size(), [&]() -> ExchangePtr {
       py::dict arguments;
-      arguments["group"] = group_.get();
+      arguments["group"] = *group_;
       arguments["async_op"] = true;
       if (role != nullptr) arguments[role] = ranks_[static_cast<std::size_t>(root)];
-      py::object work = distributed_.get().attr(function)(sent, **arguments);
+      py::object work = distributed_->attr(function)(sent, **arguments);
       return std::make_unique<TorchExchange>(rank_, size(), std::move(work), tensor, sent);
     });
   }

@@ -24,23 +24,15 @@ std::vector<Row> samples_of(const Trajectory& trajectory) {
 }
 
 std::vector<py::dict> rows_of(const Trajectory& trajectory) {
+  using namespace py::literals;
   std::vector<py::dict> rows;
   for (const auto& [layer, sample] : samples_of(trajectory)) {
-    py::dict row;
-    row["step"] = sample->step;
-    row["layer"] = layer->layer;
-    row["group"] = layer->group;
-    row["norm"] = layer->norm;
-    row["dual_method"] = layer->dual_method;
-    row["estimator"] = estimator_name(trajectory.estimator);
-    row["gradient_change"] = sample->gradient_change;
-    row["displacement"] = sample->displacement;
-    row["smoothness"] = sample->smoothness;
-    row["gradient"] = sample->gradient;
-    row["momentum"] = sample->momentum;
-    row["alignment"] = sample->alignment;
-    row["radius"] = sample->radius;
-    rows.push_back(std::move(row));
+    rows.push_back(
+        py::dict("step"_a = sample->step, "layer"_a = layer->layer, "group"_a = layer->group, "norm"_a = layer->norm,
+                 "dual_method"_a = layer->dual_method, "estimator"_a = estimator_name(trajectory.estimator),
+                 "gradient_change"_a = sample->gradient_change, "displacement"_a = sample->displacement,
+                 "smoothness"_a = sample->smoothness, "gradient"_a = sample->gradient, "momentum"_a = sample->momentum,
+                 "alignment"_a = sample->alignment, "radius"_a = sample->radius));
   }
   return rows;
 }

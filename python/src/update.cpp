@@ -14,11 +14,12 @@ NonFinite parse_non_finite(const std::string& name) {
   return name == "skip" ? NonFinite::kSkip : NonFinite::kError;
 }
 
+// By the names of torch.optim.Muon, and "none".
 presets::MuonScale parse_muon_scale(const std::string& name) {
-  if (name == "none") return presets::MuonScale::kNone;
-  if (name == "aspect") return presets::MuonScale::kAspect;
-  if (name == "match_adam") return presets::MuonScale::kMatchAdam;
-  throw InputError(join("muon: unknown scale '", name, "'; allowed are none, aspect, match_adam"));
+  if (name == "original") return presets::MuonScale::kAspect;
+  if (name == "match_rms_adamw") return presets::MuonScale::kMatchAdam;
+  GLUON_CHECK(name == "none", "Muon: unknown adjust_lr_fn '", name, "'; allowed are original, match_rms_adamw, none");
+  return presets::MuonScale::kNone;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geometry& geometry,
@@ -38,15 +39,11 @@ std::unique_ptr<Optimizer> make_optimizer(std::vector<Layer> layers, const Geome
   return std::make_unique<Optimizer>(std::move(layers), geometry, std::move(options));
 }
 
-py::dict radii_of(const Optimizer& optimizer) {
-  std::vector<LayerRadius> radii;
-  {
-    const py::gil_scoped_release release;
-    radii = optimizer.effective_radii();
-  }
-  py::dict ordered;  // as the layers are
-  for (const LayerRadius& layer : radii) ordered[py::str(layer.name)] = layer.radius;
-  return ordered;
+// In the order of the layers.
+std::vector<std::pair<std::string, double>> radii_of(const Optimizer& optimizer) {
+  std::vector<std::pair<std::string, double>> radii;
+  for (const LayerRadius& layer : optimizer.effective_radii()) radii.emplace_back(layer.name, layer.radius);
+  return radii;
 }
 
 }  // namespace
@@ -66,19 +63,16 @@ void bind_update(py::module_& module) {
   py::class_<StepObserver, std::shared_ptr<StepObserver>>(module, "StepObserver");
 
   py::class_<Optimizer>(module, "Optimizer")
-      .def(py::init(&make_optimizer), py::arg("layers"), py::arg("geometry"), py::kw_only(),
-           py::arg("momentum") = py::none(), py::arg("orthogonalizer") = std::string(kDefaultOrthogonalizer),
-           py::arg("schedule") = "constant", py::arg("non_finite") = "error",
-           py::arg("adamw_betas") = std::pair(AdamWOptions{}.beta1, AdamWOptions{}.beta2),
-           py::arg("adamw_eps") = AdamWOptions{}.eps, py::arg("adamw_clip") = AdamWOptions{}.clip,
-           py::arg("collective") = CollectivePtr(), py::arg("warn") = py::none())
+      .def(py::init(&make_optimizer), py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("momentum"),
+           py::arg("orthogonalizer"), py::arg("schedule"), py::arg("non_finite"), py::arg("adamw_betas"),
+           py::arg("adamw_eps"), py::arg("adamw_clip"), py::arg("collective"), py::arg("warn"))
       .def("step", &Optimizer::step, Release())
       .def("wait", &Optimizer::wait, Release())
       .def("reduce_gradients", &Optimizer::reduce_gradients, Release())
       .def("zero_grad", &Optimizer::zero_grad)
       .def("owns", &Optimizer::owns, py::arg("layer"))
       .def("routing_report", &Optimizer::routing_report)
-      .def("effective_radii", &radii_of)
+      .def("effective_radii", &radii_of, Release())
       .def("set_group_radius_multiplier", &Optimizer::set_group_radius_multiplier, py::arg("group"),
            py::arg("multiplier"))
       .def("set_group_beta", &Optimizer::set_group_beta, py::arg("group"), py::arg("beta"))
@@ -98,10 +92,10 @@ void bind_update(py::module_& module) {
              "Geometry([{'norm': 'max_entry', 'radius': 0.01}], momentum='ema(0.9)')\n");
   module.def(
       "muon_geometry",
-      [](double hidden, const std::string& scale, double weight_decay, double adamw) {
-        return presets::muon({hidden, parse_muon_scale(scale), weight_decay, adamw});
+      [](double hidden, const std::string& adjust_lr_fn, double weight_decay, double adamw) {
+        return presets::muon({hidden, parse_muon_scale(adjust_lr_fn), weight_decay, adamw});
       },
-      py::arg("hidden"), py::arg("scale"), py::arg("weight_decay"), py::arg("adamw"));
+      py::arg("hidden"), py::arg("adjust_lr_fn"), py::arg("weight_decay"), py::arg("adamw"));
   module.def(
       "initialize",
       [](const std::vector<Layer>& layers, const Geometry& geometry, double ball, uint64_t seed) {

@@ -51,22 +51,15 @@ def weights(model):
 # ---- scenarios for ranks with shares of a batch, and for one process with the whole: (group, part) -> model, optimizer
 
 
-def steps_of(make_optimizer, dtype=torch.float64, **options):
+def steps_of(make_optimizer=gluon.Gluon, dtype=torch.float64, ddp=None, share_layers=True, **options):
+    """`ddp`: the options of a DistributedDataParallel around the model."""
+
     def run(group, part):
-        model = Net(dtype=dtype)
+        inner = model = Net(dtype=dtype)
+        if group is not None and ddp is not None:
+            model = torch.nn.parallel.DistributedDataParallel(inner, process_group=group, **ddp)
+        group = group if share_layers else None
         optimizer = make_optimizer(model.named_parameters(), process_group=group, **options)
-        run_steps(model, optimizer, part)
-        return model, optimizer
-
-    return run
-
-
-def inside_ddp(share_layers, **ddp_options):
-    def run(group, part):
-        inner = model = new_net()
-        if group is not None:
-            model = torch.nn.parallel.DistributedDataParallel(inner, process_group=group, **ddp_options)
-        optimizer = make(model, process_group=group if share_layers else None)
         run_steps(model, optimizer, part)
         return inner, optimizer
 
@@ -88,7 +81,7 @@ def staged(group, part):
     device_of = gluon.distributed._staging_device
     gluon.distributed._staging_device = lambda _: torch.device("cpu")
     try:
-        return steps_of(gluon.Gluon)(group, part)
+        return steps_of()(group, part)
     finally:
         gluon.distributed._staging_device = device_of
 
@@ -114,13 +107,13 @@ def join_and_freeze(group, part):
 
 PRESETS = ["unscion", "scion", "muon", "adamw", "deterministic_gluon"]
 SCENARIOS = {
-    **{preset: steps_of(gluon.Gluon, preset=preset) for preset in PRESETS},
+    **{preset: steps_of(preset=preset) for preset in PRESETS},
     "Muon": steps_of(gluon.Muon),
     "Scion": steps_of(gluon.Scion),
-    "float32": steps_of(gluon.Gluon, torch.float32, preset="normalized_descent", radius=0.05),
-    "inside_ddp": inside_ddp(True),
-    "inside_ddp_with_bucket_views": inside_ddp(True, gradient_as_bucket_view=True),
-    "ddp_alone": inside_ddp(False),
+    "float32": steps_of(dtype=torch.float32, preset="normalized_descent", radius=0.05),
+    "inside_ddp": steps_of(ddp={}),
+    "inside_ddp_with_bucket_views": steps_of(ddp={"gradient_as_bucket_view": True}),
+    "ddp_alone": steps_of(ddp={}, share_layers=False),
     "with_scheduler": with_scheduler,
     "staged": staged,
     "join_and_freeze": join_and_freeze,

@@ -249,18 +249,15 @@ def orthogonalized(g, exact):
 
 def norm_of(preset, role, shape):
     """Kind and factor: |x| = factor kind(x) on the matrix (m, n)."""
-    m, n = shape[0], math.prod(shape[1:])
-    kernel = math.prod(shape[2:])
+    m, n, kernel = shape[0], math.prod(shape[1:]), math.prod(shape[2:])
     if preset == "sign_descent":
         return "max_entry", 1
     if preset == "normalized_descent":
         return "euclidean", 1
-    if preset == "muon" and role in ("hidden", "conv"):
-        return "spectral", 1 / math.sqrt(max(1, m / n))
+    if role in ("hidden", "conv") and preset != "adamw":
+        return "spectral", 1 / math.sqrt(max(1, m / n)) if preset == "muon" else math.sqrt(kernel * n / m)
     if preset in ("muon", "adamw"):
         return "adamw", 1
-    if role in ("hidden", "conv"):
-        return "spectral", math.sqrt(kernel * n / m)
     return ("euclidean", 1 / math.sqrt(m)) if role == "vector" else ("max_entry", n)
 
 
