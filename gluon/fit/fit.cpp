@@ -42,9 +42,9 @@ struct Samples {
   std::span<const double> smoothness;
   std::span<const double> gradient;
   // y = smoothness * y_inverse, u = (gradient - centre) * x_inverse.
-  double y_inverse = 1;
-  double x_inverse = 1;
-  double centre = 0;
+  double y_inverse;
+  double x_inverse;
+  double centre;
 
   double l1(Line line) const { return line.slope * x_inverse / y_inverse; }
   double l0(Line line) const { return line.level / y_inverse - l1(line) * centre; }
@@ -200,7 +200,8 @@ Fit solve(std::span<const double> smoothness, std::span<const double> gradient, 
           const FitOptions& options) {
   if (range.greatest_smoothness == 0) return {};
   const double above = 1 + options.lambda;
-  Samples samples{smoothness, gradient, inverse_unit(range.greatest_smoothness), inverse_unit(range.greatest_gradient)};
+  Samples samples{smoothness, gradient, inverse_unit(range.greatest_smoothness), inverse_unit(range.greatest_gradient),
+                  0};
   const Line slope_only = minimise(samples, above, Free::kSlope, {});
   const double l1 = samples.l1(slope_only);
   if (options.l0_zero || range.least_gradient == range.greatest_gradient) return {0, l1};
@@ -252,8 +253,6 @@ struct Columns {
 
 Columns columns(std::span<const Sample> samples) {
   Columns result;
-  result.smoothness.reserve(samples.size());
-  result.gradient.reserve(samples.size());
   for (const Sample& sample : samples) {
     if (sample.displacement == 0) {
       ++result.unmoved;

@@ -90,7 +90,7 @@ std::vector<std::vector<double>> full_radii(const std::vector<std::vector<double
 
 TEST(FullRadius, RemovesWarmupAndCooldownOfEachLayer) {
   using Radii = std::vector<std::vector<double>>;
-  EXPECT_EQ(full_radii({{0.1, 0.5, 0.91, 1, 0.89, 0.2}}), (Radii{{0.91, 1}}));
+  EXPECT_EQ(full_radii({{0.2, 1, 1.82, 2, 1.78, 0.4}}), (Radii{{1.82, 2}}));
   EXPECT_EQ(full_radii({{1, kFullRadius, kFullRadius - 1e-9}}), (Radii{{1, kFullRadius}}));
   EXPECT_EQ(full_radii({{100}, {1, 0.5}}), (Radii{{100}, {1}}));
   EXPECT_EQ(full_radii({{Sample::kMissing, Sample::kMissing}})[0].size(), 2u);  // samples without a radius stay
