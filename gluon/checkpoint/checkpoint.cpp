@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <iomanip>
 #include <optional>
@@ -39,9 +40,8 @@ std::string file_name(int64_t step) { return join(kFileStart, std::setfill('0'),
 // The step of a checkpoint's file name; nothing for any other name.
 std::optional<int64_t> parse_file_name(const std::string& name) {
   if (!name.starts_with(kFileStart)) return std::nullopt;
-  int64_t step = -1;
-  std::from_chars(name.data() + kFileStart.size(), name.data() + name.size(), step);
-  return step >= 0 && file_name(step) == name ? std::optional(step) : std::nullopt;
+  const int64_t step = std::strtoll(name.c_str() + kFileStart.size(), nullptr, 10);
+  return file_name(step) == name ? std::optional(step) : std::nullopt;
 }
 
 std::vector<std::string> file_names(const fs::path& directory) {

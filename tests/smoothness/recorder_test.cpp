@@ -73,6 +73,7 @@ TEST(Recorder, MeasuresTheCurvatureOfAQuadratic) {
   const TallQuadratic tall;
   const Trajectory trajectory =
       record(tall.problem, one_norm(kNorm, 0.01), {.every = 1, .estimator = Estimator::kFull}, 20);
+  EXPECT_EQ(trajectory.estimator, Estimator::kFull);
   ASSERT_EQ(trajectory.layers.size(), 1);
   const LayerTrajectory& layer = trajectory.layers[0];
   EXPECT_EQ(layer.layer, "layer0");
@@ -293,7 +294,7 @@ TEST(Recorder, BadInput) {
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.every = 0}), "every must be >= 1, got 0");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
                      "must be consecutive, full or same_batch");
-  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.dual = "lanczos"}), "lanczos");
+  EXPECT_INPUT_ERROR(RecorderOptions{.dual = "lanczos"}.validate(), "lanczos");
   std::vector<Layer> twice = layers;
   twice.push_back({"layer0", at::zeros({3, 3}), Role::kHidden});
   EXPECT_INPUT_ERROR(Recorder(twice, presets::unscion()), "two layers are called 'layer0'");

@@ -313,7 +313,10 @@ TEST(Trajectory, ReadsRunsCsvFilesAndPaperLogs) {
   EXPECT_EQ(read_trajectory(folder.path()).layers.size(), 2);
   // The content counts, not the name.
   EXPECT_EQ(read_trajectory(folder.write("samples.txt", csv)).layers.size(), 2);
-  EXPECT_EQ(read_trajectory(folder.write("log", "step:1 (7) L_estimated: 1 norm_grad: 2\n")).layers[0].layer, "7");
+  for (const std::string start : {"", "step\n", "\"step,layer\n"}) {
+    const auto log = folder.write("log", start + "step:1 (7) L_estimated: 1 norm_grad: 2\n");
+    EXPECT_EQ(read_trajectory(log).layers[0].layer, "7");
+  }
   EXPECT_INPUT_ERROR(read_trajectory(folder.path() / "none"),
                      "none does not exist; expected a run directory, a smoothness.csv or a log");
 }
