@@ -10,8 +10,7 @@ namespace {
 Layer layer(const at::Tensor& parameter, Role role) { return {"w", parameter, role}; }
 
 TEST(Layer, MatrixShapeFollowsTheFlatteningRule) {
-  const MatrixShape conv2d{1, 16, 72, 9};
-  EXPECT_EQ(matrix_shape({16, 8, 3, 3}, Role::kConv), conv2d);
+  EXPECT_EQ(matrix_shape({16, 8, 3, 3}, Role::kConv), (MatrixShape{1, 16, 72, 9}));
   EXPECT_EQ(matrix_shape({16, 8, 5}, Role::kConv), (MatrixShape{1, 16, 40, 5}));
   EXPECT_EQ(matrix_shape({16, 8, 2, 3, 4}, Role::kConv), (MatrixShape{1, 16, 192, 24}));
   EXPECT_EQ(matrix_shape({32, 64}, Role::kHidden), (MatrixShape{1, 32, 64, 1}));
@@ -60,36 +59,35 @@ TEST(Layer, RoleNamesParseBack) {
                      "unknown name 'attention'; allowed are hidden, embedding, head, conv, vector, scalar");
 }
 
-TEST(Blocks, WithoutSplitALayerIsOneBlock) {
+TEST(Blocks, WithoutSplitALayerIsOneBlockPerMatrix) {
   const at::Tensor weight = at::randn({16, 8, 3, 3});
-  const auto blocks = split_blocks(layer(weight, Role::kConv), "");
-  ASSERT_EQ(blocks.size(), 1);
-  EXPECT_EQ(blocks[0].name, "w");
-  EXPECT_TRUE(blocks[0].of(weight).is_same(weight));
-}
-
-TEST(Blocks, EachExpertIsItsOwnMatrix) {
-  const at::Tensor weight = at::randn({2, 3, 4, 5});
-  const auto blocks = split_blocks(layer(weight, Role::kHidden), "");
-  ASSERT_EQ(blocks.size(), 6);
-  EXPECT_EQ(blocks[4].name, "w[4]");
-  EXPECT_EQ(blocks[4].shape, (MatrixShape{1, 4, 5, 1}));
-  EXPECT_TRUE(blocks[4].of(weight).equal(weight[1][1]));
+  const auto conv = split_blocks(layer(weight, Role::kConv), "");
+  ASSERT_EQ(conv.size(), 1);
+  EXPECT_EQ(conv[0].name, "w");
+  EXPECT_TRUE(conv[0].of(weight).is_same(weight));
+  const auto experts = split_blocks(layer(weight, Role::kHidden), "");
+  ASSERT_EQ(experts.size(), 16 * 8);
+  EXPECT_EQ(experts[12].name, "w[12]");
+  EXPECT_EQ(experts[12].shape, (MatrixShape{1, 3, 3, 1}));
+  EXPECT_TRUE(experts[12].of(weight).equal(weight[1][4]));
 }
 
 TEST(Blocks, RowsColumnsAndSizes) {
   const at::Tensor weight = at::randn({12, 8});
-  const auto qkv = split_blocks(layer(weight, Role::kHidden), "qkv");
-  ASSERT_EQ(qkv.size(), 3);
-  EXPECT_TRUE(qkv[2].of(weight).equal(weight.slice(0, 8, 12)));
-  const auto grouped = split_blocks(layer(weight, Role::kHidden), "rows:8,2,2");
-  ASSERT_EQ(grouped.size(), 3);
-  EXPECT_EQ(grouped[0].shape, (MatrixShape{1, 8, 8, 1}));
-  EXPECT_TRUE(grouped[1].of(weight).equal(weight.slice(0, 8, 10)));
-  const auto heads = split_blocks(layer(weight, Role::kHidden), "columns:4");
-  ASSERT_EQ(heads.size(), 4);
-  EXPECT_EQ(heads[3].shape, (MatrixShape{1, 12, 2, 1}));
-  EXPECT_TRUE(heads[3].of(weight).equal(weight.slice(1, 6, 8)));
+  struct Case {
+    const char* split;
+    std::size_t parts, part;
+    MatrixShape shape;
+    at::Tensor entries;
+  };
+  for (const Case& c : {Case{"qkv", 3, 2, {1, 4, 8, 1}, weight.slice(0, 8, 12)},
+                        {"rows:8,2,2", 3, 1, {1, 2, 8, 1}, weight.slice(0, 8, 10)},
+                        {"columns:4", 4, 3, {1, 12, 2, 1}, weight.slice(1, 6, 8)}}) {
+    const auto blocks = split_blocks(layer(weight, Role::kHidden), c.split);
+    ASSERT_EQ(blocks.size(), c.parts) << c.split;
+    EXPECT_EQ(blocks[c.part].shape, c.shape) << c.split;
+    EXPECT_TRUE(blocks[c.part].of(weight).equal(c.entries)) << c.split;
+  }
 }
 
 TEST(Blocks, EveryEntryBelongsToExactlyOneBlock) {

@@ -44,7 +44,7 @@ TEST(AdamW, ClippingScalesTheStepNotTheGradients) {
     return at::cat({layers[0].parameter, layers[1].parameter});
   };
   // |(3, 0, 4)| = 5, and 1e-6 as in torch's clip_grad_norm_
-  EXPECT_TRUE(run(2, 1).allclose(run(0, 2 / (5 + 1e-6)), 1e-12));
+  EXPECT_TRUE(run(2, 1).allclose(run(0, 2 / (5 + 1e-6)), 1e-12, 1e-12));
   EXPECT_TRUE(run(5.1, 1).equal(run(0, 1)));
   EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0, got -1");
 }

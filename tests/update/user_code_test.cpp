@@ -48,14 +48,6 @@ class WrongShapeRadius : public RadiusRule {
   std::string name() const override { return "wrong"; }
 };
 
-TEST(UserCode, RadiusOfTheWrongShapeIsRejected) {
-  std::vector<Layer> layers{{"a", at::ones({2, 2})}};
-  Optimizer optimizer(layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}),
-                      quiet());
-  quadratic_loss(layers);
-  EXPECT_INPUT_ERROR(optimizer.step(), "radius rule wrong, layer 'a': expected one radius per matrix, [1], got []");
-}
-
 class FailingObserver : public StepObserver {
  public:
   void after_step(const BatchStep&) override { throw std::runtime_error("disk full"); }
@@ -77,6 +69,9 @@ TEST(UserCode, ExceptionsOfUserCodeNameItAndTheLayer) {
   Optimizer observed(layers, Geometry({{.norm = "rows"}}), quiet());
   observed.add_observer(std::make_shared<FailingObserver>());
   EXPECT_EQ(message(observed), "observer of norm rows, layer 'a': disk full");
+  Optimizer wrong(layers, Geometry({{.norm = "rows", .radius = Radius(std::make_shared<WrongShapeRadius>())}}),
+                  quiet());
+  EXPECT_INPUT_ERROR(wrong.step(), "radius rule wrong, layer 'a': expected one radius per matrix, [1], got []");
 }
 
 // Counts the calls for steps that it watches.
