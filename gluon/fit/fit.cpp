@@ -274,7 +274,7 @@ std::string obstacle(const Columns& samples, const FitOptions& options, Range& r
     return join(samples.bad, " of ", count, " samples are missing or not finite, the first at step ",
                 samples.first_bad_step);
   }
-  const std::string reason = obstacle(samples.smoothness, samples.gradient, options, range);
+  std::string reason = obstacle(samples.smoothness, samples.gradient, options, range);
   if (count >= kMinSamples || samples.unmoved == 0) return reason;
   return join(reason, "; in ", samples.unmoved, " others the layer had not moved");
 }

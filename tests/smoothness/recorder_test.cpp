@@ -259,11 +259,11 @@ TEST(Recorder, LeavesOutLayersThatDidNotMove) {
 }
 
 TEST(Recorder, DifferentSplitLeavesMomentumMissing) {
-  const auto split = [](const char* text) {
+  const auto cut_by = [](const char* text) {
     return Geometry(std::vector<Rule>{{.norm = "spectral", .radius = 0.01, .split = text}});
   };
   const Trajectory trajectory =
-      record(quadratic({{.rows = 4, .cols = 8}}, 5), split("rows:2"), {.every = 1}, 3, {}, split("columns:2"));
+      record(quadratic({{.rows = 4, .cols = 8}}, 5), cut_by("rows:2"), {.every = 1}, 3, {}, cut_by("columns:2"));
   ASSERT_EQ(trajectory.layers.size(), 2u);
   ASSERT_EQ(trajectory.layers[0].samples.size(), 2u);
   EXPECT_TRUE(std::isnan(trajectory.layers[0].samples[0].momentum));
