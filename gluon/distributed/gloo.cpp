@@ -48,8 +48,10 @@ CollectivePtr make_gloo(const Ranks& ranks, const Rendezvous& rendezvous) {
     auto options = Gloo::Options::create(ranks.timeout);
     add_devices(*options, *store, ranks);
     options->threads = 2;
-    return c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), ranks.rank, ranks.size,
-                                     options);
+    auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), ranks.rank,
+                                           ranks.size, options);
+    group->barrier()->wait();  // rank 0 may leave early, and with it the store by which the others connect
+    return group;
   };
   return std::make_shared<ProcessGroup>(ranks, GroupOptions{.name = "gloo", .device = at::kCPU, .connect = connect},
                                         rendezvous);

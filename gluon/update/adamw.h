@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "gluon/core/layer.h"
+#include "gluon/update/executor.h"
 #include "gluon/update/optimizer_options.h"
 #include "gluon/update/state.h"
-#include "gluon/update/step_context.h"
 
 namespace gluon {
 

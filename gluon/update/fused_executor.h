@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gluon/kernels/fused_step.h"
+#include "gluon/update/executor.h"
 #include "gluon/update/layer_batch.h"
-#include "gluon/update/step_context.h"
 
 namespace gluon {
 
@@ -19,7 +19,7 @@ namespace gluon {
 /// normalised in float32, iterated and returned in float16.
 at::Tensor device_lmo(const Norm& norm, const at::Tensor& g);
 
-class FusedExecutor {
+class FusedExecutor : public Executor {
  public:
   /// `batches` are all of the optimizer's; they must outlive the executor at the same addresses.
   FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes);
@@ -28,11 +28,10 @@ class FusedExecutor {
   std::vector<LayerBatch*> select(const StepContext& now);
 
   /// Puts the step on the device's stream without waiting for it. `batches` are those that select() has just returned.
-  void run(std::span<LayerBatch* const> batches, const StepContext& now);
+  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
 
-  /// Waits until the last run's gradients are judged, and returns the first block whose gradient was not finite; that
-  /// run moved nothing. Without such a block the run's radii become the batches' last.
-  const Block* bad_block();
+  /// Waits until the last run's gradients are judged. Without a bad block the run's radii become the batches' last.
+  const Block* bad_block() override;
 
   /// Forgets the last run's verdict.
   void forget();

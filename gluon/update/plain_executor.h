@@ -9,18 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "gluon/update/executor.h"
 #include "gluon/update/layer_batch.h"
-#include "gluon/update/step_context.h"
 
 namespace gluon {
 
-class PlainExecutor {
+class PlainExecutor : public Executor {
  public:
   explicit PlainExecutor(int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {}
 
-  /// Moves `batches`; blocks without a gradient stay where they are. An exception inside a norm, a radius rule or an
-  /// observer names it and the first layer of its run.
-  void run(std::span<LayerBatch* const> batches, const StepContext& now);
+  /// An exception inside a norm, a radius rule or an observer names it and the first layer of its run.
+  void run(std::span<LayerBatch* const> batches, const StepContext& now) override;
 
  private:
   int64_t scratch_bytes_;

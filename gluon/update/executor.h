@@ -1,4 +1,4 @@
-// StepContext: one step as AdamW and the executors see it.
+// Executor: moves batches of layers by one step.
 //
 //   PlainExecutor   ATen and BLAS on any device, stage by stage: the specification
 //   FusedExecutor   one launch for all batches on a Hopper GPU, which also judges the gradients
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 
 #include "gluon/core/batch_step.h"
 
@@ -29,11 +30,24 @@ struct RadiusMultipliers {
   }
 };
 
+/// One step as the executors and AdamW see it.
 struct StepContext {
   int64_t step = 0;  // k
   RadiusMultipliers multipliers{};
   std::function<void(const BatchStep&)> observe{};  // after a batch has moved; empty: nobody watches
   std::function<void(const LayerBatch&)> moved{};   // its parameters may be sent to other ranks
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  /// Moves `batches`; blocks without a gradient stay where they are.
+  virtual void run(std::span<LayerBatch* const> batches, const StepContext& now) = 0;
+
+  /// The first block of the last run whose gradient was not finite; that run moved nothing. Null when there is none, or
+  /// when the executor leaves it to the caller to judge gradients before the run. May wait for the device.
+  virtual const Block* bad_block() { return nullptr; }
 };
 
 }  // namespace gluon
