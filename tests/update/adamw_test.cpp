@@ -32,20 +32,26 @@ TEST(AdamW, ThreeStepsOfTheFormula) {
 }
 
 TEST(AdamW, ClippingScalesTheStepNotTheGradients) {
-  const auto run = [](double clip, double factor) {
-    std::vector<Layer> layers{{"a", at::zeros({2}, at::kDouble), Role::kVector},
-                              {"b", at::zeros({1}, at::kDouble), Role::kVector}};
+  // The gradient (3, 0, 4) times `factor`, cut into layers of these sizes.
+  const auto run = [](const std::vector<int64_t>& sizes, double clip, double factor) {
+    const std::vector<at::Tensor> gradients =
+        (at::tensor({3.0, 0.0, 4.0}, at::kDouble) * factor).split_with_sizes(sizes);
+    std::vector<at::Tensor> parameters;
     AdamW adamw({.eps = 1, .clip = clip});  // a large eps makes the size of the gradient count
-    for (const Layer& layer : layers) adamw.add_layer(layer, 0.1, 0);
-    layers[0].parameter.mutable_grad() = at::tensor({3.0, 0.0}, at::kDouble) * factor;
-    layers[1].parameter.mutable_grad() = at::tensor({4.0}, at::kDouble) * factor;
+    for (const at::Tensor& gradient : gradients) {
+      parameters.push_back(at::zeros_like(gradient));
+      parameters.back().mutable_grad() = gradient.clone();
+      adamw.add_layer({std::to_string(parameters.size()), parameters.back(), Role::kVector}, 0.1, 0);
+    }
     adamw.step({});
-    EXPECT_EQ(layers[1].parameter.grad()[0].item<double>(), 4 * factor);
-    return at::cat({layers[0].parameter, layers[1].parameter});
+    for (std::size_t i = 0; i < gradients.size(); ++i) EXPECT_TRUE(parameters[i].grad().equal(gradients[i]));
+    return at::cat(parameters);
   };
-  // |(3, 0, 4)| = 5, and 1e-6 as in torch's clip_grad_norm_
-  EXPECT_TRUE(run(2, 1).allclose(run(0, 2 / (5 + 1e-6)), 1e-12, 1e-12));
-  EXPECT_TRUE(run(5.1, 1).equal(run(0, 1)));
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2, 1}, std::vector<int64_t>{3}}) {
+    // |(3, 0, 4)| = 5, and 1e-6 as in torch's clip_grad_norm_
+    EXPECT_TRUE(run(sizes, 2, 1).allclose(run(sizes, 0, 2 / (5 + 1e-6)), 1e-12, 1e-12));
+    EXPECT_TRUE(run(sizes, 5.1, 1).equal(run(sizes, 0, 1)));
+  }
   EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0, got -1");
 }
 
