@@ -36,7 +36,7 @@ struct Pending {
   __device__ __forceinline__ void store_next(const Shared& shared, int group) {
     const Arguments& product = launch.product[tile.product()];
     const int rank = static_cast<int>(hopper::cluster_rank());
-    if (product.target.matrices != nullptr) {
+    if (product.targets != nullptr) {
       const int row = tile.row() + kBlockRows * rank + 64 * group;
       if (box == 0) add_box<0>(product, row);
       if (box == 1) add_box<1>(product, row);
@@ -61,9 +61,9 @@ struct Pending {
   template <int kBox> __device__ __forceinline__ void add_box(const Arguments& product, int row) const {
     const int lane = threadIdx.x % 32, line = row + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const int column = tile.column() + 64 * kBox;
-    if (column >= product.columns || skips_step(product.target.verdict)) return;
+    if (column >= product.columns || skips_step(product.verdict)) return;
     float* target =
-        product.target.matrices[tile.matrix()] + static_cast<int64_t>(line) * product.columns + column + 2 * (lane % 4);
+        product.targets[tile.matrix()] + static_cast<int64_t>(line) * product.columns + column + 2 * (lane % 4);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (line + 8 * half >= product.rows) return;
@@ -101,7 +101,7 @@ __device__ __forceinline__ void send_results(const Launch& launch, const Shared&
   for (int number = first_tile(); number < launch.tiles; number += tile_stride()) {
     const Tile tile = find_tile(launch, number, segment);
     const Arguments& product = launch.product[tile.product()];
-    if (product.target.matrices != nullptr) continue;
+    if (product.targets != nullptr) continue;
     const int row = tile.row() + kBlockRows * rank + 64 * group;
     const int boxes = is_half(product, tile, rank) ? 2 : Pending::kBoxes;
 #pragma unroll 1

@@ -91,8 +91,21 @@ cudaError_t fill_arguments(const Product& product, Operands& all, Arguments* arg
   }
   arguments->tiles =
       symmetric ? tiles::lower_tiles(arguments->row_tiles) : arguments->row_tiles * arguments->column_tiles;
-  static_cast<ProductNumbers&>(*arguments) = product;
+  arguments->alpha = product.alpha;
+  arguments->beta = product.beta;
+  arguments->identity = product.identity;
+  arguments->alpha_power = product.alpha_power;
+  arguments->addend_power = product.addend_power;
+  arguments->bound = product.bound;
   arguments->bound_partials = product.bound == nullptr ? 0 : product_partials(product.bound_side);
+  arguments->safety = product.safety;
+  arguments->squares = product.squares;
+  arguments->rows = product.rows;
+  arguments->columns = product.columns;
+  arguments->targets = product.target.matrices;
+  arguments->radii = product.target.radii;
+  arguments->target_factor = product.target.factor;
+  arguments->verdict = product.target.verdict;
   const bool wrong_target = symmetric || product.columns % 64 != 0 || product.target.radii == nullptr;
   return product.target.matrices != nullptr && wrong_target ? cudaErrorInvalidValue : cudaSuccess;
 }

@@ -44,14 +44,19 @@ inline constexpr int kMaxMatrices = 0x7fff;  // of a product
 
 enum class ProductKind { kRowGram, kColumnGram, kSymmetric, kLeft, kRight };
 
-/// The numbers of a product, which the kernel takes as they are.
-struct ProductNumbers {
+struct Product {
+  ProductKind kind = ProductKind::kRowGram;
+  int count = 0;              // matrices
   int rows = 0, columns = 0;  // m, n of the table above; n is unused by kSymmetric
+  HalfStack a, b, c;          // b is unused by the Gram kinds; c may not overlap an input
+  HalfStack d;                // no addend where data is null
   float alpha = 1, beta = 0;
   float identity = 0;  // times I
+  int chain = 0;       // all products of a chain have the same count
 
   float* squares = nullptr;      // out, Gram kinds: (count, product_partials(side of C)) partial sums of |C|_F^2
-  const float* bound = nullptr;  // in: such partial sums, of matrices with side Product::bound_side
+  const float* bound = nullptr;  // in: such partial sums, of matrices with side bound_side
+  int bound_side = 0;
   float safety = 1;
   int alpha_power = 0, addend_power = 0;
 
@@ -63,15 +68,6 @@ struct ProductNumbers {
     float factor = 1;
     const Verdict* verdict = nullptr;  // see verdict.h
   } target;
-};
-
-struct Product : ProductNumbers {
-  ProductKind kind = ProductKind::kRowGram;
-  int count = 0;      // matrices
-  HalfStack a, b, c;  // b is unused by the Gram kinds; c may not overlap an input
-  HalfStack d;        // no addend where data is null
-  int chain = 0;      // all products of a chain have the same count
-  int bound_side = 0;
 };
 
 /// Limits of one launch: products, and different operands (the same memory with another shape is another operand).

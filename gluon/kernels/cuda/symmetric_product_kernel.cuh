@@ -155,7 +155,7 @@ __device__ __forceinline__ Factors find_factors(const Arguments& product, int ma
     factors.alpha *= power(s, product.alpha_power);
     factors.beta *= power(s, product.addend_power);
   }
-  if (product.target.matrices != nullptr) factors.move = product.target.factor * product.target.radii[matrix];
+  if (product.targets != nullptr) factors.move = product.target_factor * product.radii[matrix];
   return factors;
 }
 

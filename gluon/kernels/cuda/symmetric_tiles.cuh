@@ -19,16 +19,27 @@ namespace gluon::cuda::tiles {
 // How the rows of A and B run in memory; kMixed: only those of B run across.
 enum class Layout : int8_t { kAlongDepth, kAcrossDepth, kMixed };
 
-struct Arguments : ProductNumbers {
+// Flat, in this order: with other layouts ptxas finds too few registers and serializes the wgmma (its message C7511).
+struct Arguments {
   int8_t a, b, c, d;  // operands, as indices of Launch::maps
   Layout layout;
   bool symmetric, shared_operand, has_addend;  // only lower tiles; A is B; there is a D
   int depth_tiles;
   int tiles, row_tiles, column_tiles;  // of one matrix
+  float alpha, beta, identity;
+  int alpha_power, addend_power;
   int bound_partials;
+  float safety;
+  const float* bound;
+  float* squares;
   const int* wait_for;  // per matrix: warpgroups that have finished a tile of the previous product, or null
   int wait_count;       // the value of a finished matrix
   int* done;            // the counters of this product, or null
+  int rows, columns;    // of a target
+  float* const* targets;
+  const float* radii;
+  const Verdict* verdict;
+  float target_factor;
 };
 
 // Tiles of consecutive matrices of one product; their numbers in the launch end before `end`.
