@@ -74,27 +74,29 @@ void bind_guarantee(py::module_& module) {
       .def_readonly("iterations", &PriorRate::iterations);
 }
 
+// Binds a function of Constants, which Python passes as L0, L1 and the initial gap.
+template <typename Result, typename... Rest, typename... Arguments>
+void define(py::module_& module, const char* name, Result (*function)(const Constants&, Rest...),
+            const Arguments&... arguments) {
+  module.def(
+      name,
+      [function](const PerLayer& l0, const PerLayer& l1, double gap, Rest... rest) {
+        return function(constants_from(l0, l1, gap), rest...);
+      },
+      py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), arguments...);
+}
+
 }  // namespace
 
 void bind_theory(py::module_& parent) {
   py::module_ module = parent.def_submodule("theory");
   bind_guarantee(module);
-  // A function of Constants, which Python passes as L0, L1 and the initial gap.
-  const auto def = [&]<typename Result, typename... Rest>(
-                       const char* name, Result (*function)(const Constants&, Rest...), const auto&... arguments) {
-    module.def(
-        name,
-        [function](const PerLayer& l0, const PerLayer& l1, double gap, Rest... rest) {
-          return function(constants_from(l0, l1, gap), rest...);
-        },
-        py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), arguments...);
-  };
-  def(
-      "theorem1",
+  define(
+      module, "theorem1",
       +[](const Constants& all, bool weighted) { return weighted ? theorem1_weighted(all) : theorem1(all); },
       py::arg("weighted") = false);
-  def(
-      "theorem2",
+  define(
+      module, "theorem2",
       +[](const Constants& all, double zeta, bool weighted) {
         return weighted ? theorem2_weighted(all, zeta) : theorem2(all, zeta);
       },
@@ -105,10 +107,10 @@ void bind_theory(py::module_& parent) {
          const PerLayer& noise_factor) { return theorem3(constants_from(l0, l1, gap, t, noise_factor), sigma); },
       py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), py::arg("sigma"), py::arg("t") = py::none(),
       py::arg("noise_factor") = 1.0);
-  def("theorem_pl", &theorem_pl, py::arg("mu"));
-  def("theorem_pl_without_l1", &theorem_pl_without_l1, py::arg("mu"));
-  def(
-      "prior_rates",
+  define(module, "theorem_pl", &theorem_pl, py::arg("mu"));
+  define(module, "theorem_pl_without_l1", &theorem_pl_without_l1, py::arg("mu"));
+  define(
+      module, "prior_rates",
       +[](const Constants& all, double precision, const std::string& noise) {
         return prior_rates(all, parse_noise(noise), precision);
       },
