@@ -60,7 +60,7 @@ TEST(Layer, RoleNamesParseBack) {
 }
 
 TEST(Blocks, WithoutSplitALayerIsOneBlockPerMatrix) {
-  const at::Tensor weight = at::randn({16, 8, 3, 3});
+  const at::Tensor weight = at::randn({16, 8, 3, 5});
   const auto conv = split_blocks(layer(weight, Role::kConv), "");
   ASSERT_EQ(conv.size(), 1);
   EXPECT_EQ(conv[0].name, "w");
@@ -68,7 +68,7 @@ TEST(Blocks, WithoutSplitALayerIsOneBlockPerMatrix) {
   const auto experts = split_blocks(layer(weight, Role::kHidden), "");
   ASSERT_EQ(experts.size(), 16 * 8);
   EXPECT_EQ(experts[12].name, "w[12]");
-  EXPECT_EQ(experts[12].shape, (MatrixShape{1, 3, 3, 1}));
+  EXPECT_EQ(experts[12].shape, (MatrixShape{1, 3, 5, 1}));
   EXPECT_TRUE(experts[12].of(weight).equal(weight[1][4]));
 }
 

@@ -83,11 +83,13 @@ TEST(Presets, ScionIsUnscionInABall) {
 
 TEST(Presets, MuonAssignsOtherLayersToAdamWAndDoesNotDecayVectors) {
   const Geometry geometry = presets::muon({.weight_decay = 0.1, .adamw = 0.001});
-  EXPECT_EQ(norms_of(geometry, gpt()), (Norms{"adamw", "scaled(1/sqrt(max(1,m/n)),spectral)", "adamw"}));
-  expect_radii(geometry, gpt(), {0.001, 0.02, 0.001});
+  auto layers = gpt();
+  layers.push_back({"temperature", at::zeros({}), Role::kScalar});
+  EXPECT_EQ(norms_of(geometry, layers), (Norms{"adamw", "scaled(1/sqrt(max(1,m/n)),spectral)", "adamw", "adamw"}));
+  expect_radii(geometry, layers, {0.001, 0.02, 0.001, 0.001});
   std::vector<double> decays;
-  for (const Rule& rule : rules_of(geometry, gpt())) decays.push_back(rule.weight_decay);
-  EXPECT_EQ(decays, (std::vector<double>{0.1, 0.1, 0}));
+  for (const Rule& rule : rules_of(geometry, layers)) decays.push_back(rule.weight_decay);
+  EXPECT_EQ(decays, (std::vector<double>{0.1, 0.1, 0, 0}));
   EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
 }
 

@@ -56,14 +56,14 @@ TEST(AdamW, ClippingScalesTheStepNotTheGradients) {
 }
 
 TEST(AdamW, BiasCorrectionCountsStepsPerLayer) {
-  Layer layer{"w", at::zeros({1}, at::kDouble), Role::kVector};
+  Layer layer{"w", at::zeros({3}, at::kDouble), Role::kVector};
   AdamW adamw({});
   adamw.add_layer(layer, 0.01, 0);
   for (int skipped = 0; skipped < 5; ++skipped) adamw.step({});
-  EXPECT_EQ(layer.parameter.item<double>(), 0);
-  layer.parameter.mutable_grad() = at::ones({1}, at::kDouble);
-  adamw.step({});
-  EXPECT_NEAR(layer.parameter.item<double>(), -0.01, 1e-9);
+  EXPECT_TRUE(layer.parameter.eq(0).all().item<bool>());
+  layer.parameter.mutable_grad() = at::tensor({5.0, -0.2, 100.0}, at::kDouble);
+  adamw.step({});  // the first step of every entry is its sign times the rate
+  EXPECT_TRUE(layer.parameter.allclose(at::tensor({-0.01, 0.01, -0.01}, at::kDouble), 0, 1e-9)) << layer.parameter;
 }
 
 TEST(AdamW, LimitsOfItsOptions) {

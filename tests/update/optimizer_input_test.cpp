@@ -135,6 +135,8 @@ TEST(OptimizerInput, MismatchedStateChangesNothing) {
   expect_refused([](auto& state) { state.step = -1; }, "step must be >= 0, got -1");
   expect_refused([](auto& state) { state.tensors.erase("momentum/experts.weight"); },
                  "'momentum/experts.weight' is missing");
+  expect_refused([](auto& state) { state.tensors["momentum/experts.weight"] = at::zeros({7}); },
+                 "'momentum/experts.weight' has shape [7], expected [3, 6, 12]");
   expect_refused([](auto& state) { state.tensors["adamw.first/ln.weight"] = at::zeros({7}); },
                  "'adamw.first/ln.weight' has shape [7], expected [6]");
   expect_refused([](auto& state) { state.tensors["adamw.steps/ln.weight"] = at::scalar_tensor(-1, at::kLong); },

@@ -168,6 +168,7 @@ TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
     std::vector<Layer> exact{{"x", layers[0].parameter.to(at::kFloat)}};
     for (auto* model : {&layers, &exact}) {
       Optimizer optimizer(*model, presets::make(preset), quiet());
+      optimizer.set_radius_multiplier(20);  // unscion moves much further than the tolerance below
       model->front().parameter.mutable_grad() = random_tensor({8, 4}, 2).to(model->front().parameter.scalar_type());
       optimizer.step();
       for (const auto& [name, tensor] : optimizer.state().tensors) {
