@@ -225,6 +225,7 @@ for steps in 0 1.5 -3 1000000000000001 99999999999999999999; do
 done
 expect 0 "after K = 1000000000000000" theory --theorem 1 "${two[@]}" --steps 1000000000000000
 expect 2 "theory: --steps: expected a number, got 'many'" theory --theorem 1 "${two[@]}" --steps many
+expect 2 "theorem 1, weighted: the bound after 5 iterations overflows double" theory --theorem 1w --L0 1 --L1 1e-320 --delta0 1 --steps 5
 expect 2 "theory: theorem pl needs --mu" theory --theorem pl "${two[@]}" --eps 1
 expect 2 "theory: theorem 2 needs --zeta" theory --theorem 2 "${two[@]}" --eps 1
 expect 2 "theory: theorem 3 needs --sigma" theory --theorem 3 "${two[@]}" --eps 1

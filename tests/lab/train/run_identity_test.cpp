@@ -43,6 +43,17 @@ TEST(RunIdentity, FieldsOfTheIdentityCannotChangeOnResumeAndOthersCan) {
   }
 }
 
+TEST(RunIdentity, DifferencesAreThoseOfWhatTheRunUses) {
+  const Checkpoint checkpoint = make_trainer(small_config()).checkpoint();
+  const std::string rule = "'hidden scaled(sqrt(n/m),spectral) ";
+  TrainConfig radii = small_config(), momentum = small_config();
+  radii.radius = "hidden=0.123456";  // a wider column
+  EXPECT_INPUT_ERROR(make_trainer(radii).resume(checkpoint), "its geometry is " + rule + "0.018 ");
+  EXPECT_INPUT_ERROR(make_trainer(radii).resume(checkpoint), "this run has " + rule + "0.123456 ");
+  momentum.momentum = "ema(0.5)";
+  EXPECT_INPUT_ERROR(make_trainer(momentum).resume(checkpoint), "its momentum is 'ema(0.9)', this run has 'ema(0.5)'");
+}
+
 TEST(RunIdentity, TheFirstDifferenceIsNamed) {
   const RunIdentity saved{{"geometry", "hidden  spectral  0.1\nembedding  1\n"}, {"seed", "1"}};
   EXPECT_NO_THROW(check_same_run(saved, saved));

@@ -23,6 +23,8 @@ const std::string kLine = "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  o
 TEST(Progress, ATerminalShowsOneLiveLine) {
   const std::string begin = "\r\033[K";
   EXPECT_EQ(shown({kRow, kRow}, true), begin + kLine + begin + kLine + "\n");
+  EXPECT_EQ(shown({{.step = 120, .loss = 2.10341, .optimizer = 0.118}}, true, {400, 950, 42}),
+            begin + "step 120/400  loss 2.1034  950 tok/s  optimizer 12 %  0:42 left\n");
   EXPECT_EQ(shown({kUnmeasured}, true, {400, 950, 42}), begin + "step 120/400  loss 2.1034  950 tok/s  0:42 left\n");
   EXPECT_EQ(shown({kUnmeasured}, true, {400, 2.5e6, 59.6}),
             begin + "step 120/400  loss 2.1034  2.50M tok/s  1:00 left\n");
