@@ -42,7 +42,7 @@ TESTS = {
     "fit": ["fit_tests"],
     "theory": ["theory_tests"],
     "smoothness": ["smoothness_tests"],
-    "checkpoint": ["checkpoint_tests"],
+    "checkpoint": ["checkpoint_tests", "distributed_tests"],
 }
 
 NUMBER = re.compile(r"(?<![\w.'])\d[\d']*\.?\d*(?:[eE][-+]?\d+)?(?![\w.])")

@@ -33,12 +33,11 @@ struct LogQuarterRate {
 
   double bound(double iterations) const { return (a + b * std::log(iterations)) / std::pow(iterations, 0.25); }
 
-  // The smallest whole K with bound(K) <= precision. The bound grows up to log K = 4 - a/b and falls after
-  // that, so unless K = 1 will do, the answer is on the falling part: doubling, then bisection.
+  // The smallest whole K with bound(K) <= precision. The bound grows up to log K = 4 - a/b and falls after that, so
+  // unless K = 1 will do, it is above the precision up to K: doubling, then bisection.
   double needed(double precision) const {
     if (bound(1) <= precision) return 1;
-    double low = b > 0 ? std::max(1.0, std::floor(std::exp(4 - a / b))) : 1;
-    double high = 2 * low;
+    double low = 1, high = 2;
     while (!(bound(high) <= precision)) {
       low = high;
       high *= 2;

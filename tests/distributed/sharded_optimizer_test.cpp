@@ -4,10 +4,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include "gluon/checkpoint/checkpoint.h"
 #include "gluon/geometry/presets.h"
 #include "gluon/update/optimizer.h"
 #include "tests/distributed/processes.h"
 #include "tests/expect_error.h"
+#include "tests/temporary_folder.h"
 
 namespace gluon {
 namespace {
@@ -116,6 +118,16 @@ TEST(ShardedMomentum, IsDividedAmongTheRanks) {
     Optimizer optimizer(layers, presets::make("unscion"), options_for(ranks));
     EXPECT_LE(optimizer.state_bytes(), 0.35 * 16 * 32 * 32 * 4);
     EXPECT_GT(optimizer.state_bytes(), 0);
+  });
+}
+
+TEST(ShardedMomentum, IsSavedByTheFirstRank) {
+  const TemporaryFolder folder;
+  expect_ranks(2, [&](const Ranks& ranks) {
+    const Optimizer optimizer(make_layers(), presets::make("unscion"), options_for(ranks));
+    const auto path = folder.path() / std::to_string(ranks.rank);
+    save_optimizer(path, optimizer);
+    EXPECT_EQ(std::filesystem::exists(path), ranks.rank == 0);
   });
 }
 

@@ -104,6 +104,7 @@ TEST(StepPlan, BalanceSpreadsTheCosts) {
   for (std::size_t i = 0; i < costs.size(); ++i) loads[static_cast<std::size_t>(owners[i])] += costs[i];
   EXPECT_EQ(loads, (std::vector<double>{8, 8, 8}));
   EXPECT_EQ(balance(std::vector<double>{5}, 4), (std::vector<int>{0}));
+  EXPECT_EQ(balance(std::vector<double>{2, 2, 2, 2}, 2), (std::vector<int>{0, 1, 0, 1}));  // ties keep their order
 }
 
 TEST(StepPlan, APatternWithoutLayersIsNamed) {

@@ -301,6 +301,15 @@ TEST_F(QuinticIterationTest, PlanRestartsFollowTheForm) {
   for (const auto& [m, n] : {std::pair{10, 13}, {10, 20}, {20, 10}}) {
     EXPECT_EQ(restarts(5, Form::kAuto, m, n), restarts(5, Form::kGram, m, n)) << m << " x " << n;
   }
+  // The product of the a since the last restart may reach 500 up to five steps, 50 beyond that.
+  for (const auto& [steps, largest] : {std::pair{5, 500.0}, {6, 50.0}}) {
+    for (const double gain : {largest, largest + 0.5}) {
+      std::vector<Quintic> rows(static_cast<std::size_t>(steps), Quintic{1, 0, 0});
+      rows[0].a = gain;
+      const QuinticIteration iteration({.coefficients = rows, .form = Form::kGram});
+      EXPECT_EQ(iteration.plan(10, 90).restart.front(), gain > largest) << gain;
+    }
+  }
   const QuinticIteration bfloat16({.coefficients = jordan_coefficients(4), .precision = Precision::kBFloat16});
   EXPECT_EQ(bfloat16.plan(10, 90).restart, Restarts(4, true));
 }
