@@ -1,6 +1,7 @@
 // RMS norm, and QK norm with rotary positions.
 
 #include <cfloat>
+#include <functional>
 
 #include "lab/models/cuda/qk_rotary.h"
 #include "lab/models/cuda/rms_norm.h"
@@ -53,6 +54,28 @@ Vector rotate(const Vector& x, int64_t position, int direction) {
   return out;
 }
 
+// The reference's gradient of sum(weights * f(x)) against central differences.
+void expect_gradient(const std::function<Vector(const Vector&)>& f, const Vector& analytic, Vector x,
+                     const Vector& weights, const std::string& what) {
+  const auto value = [&] {
+    const Vector y = f(x);
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += weights[i] * y[i];
+    return sum;
+  };
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double kept = x[i], h = 1e-5 * std::fmax(std::abs(kept), 0.1);
+    x[i] = kept + h;
+    const double above = value();
+    x[i] = kept - h;
+    const double below = value();
+    x[i] = kept;
+    worst = std::fmax(worst, std::abs((above - below) / (2 * h) - analytic[i]));
+  }
+  expect(worst <= 1e-6 * largest(analytic), what + ": the reference's gradient against differences");
+}
+
 void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_residual) {
   const std::string what =
       join("rms_norm ", rows, "x", width, " at ", magnitude, has_residual ? " with a residual" : "");
@@ -86,6 +109,9 @@ void check_rms_case(int64_t rows, int64_t width, double magnitude, bool has_resi
     for (int64_t i = 0; i < width && has_residual; ++i) want_gradient[i] += to_double(past[row * width + i]);
     expect_close(part(got_gradient, row * width, width), want_gradient, kRounding, 2e-6 * largest(want_gradient),
                  what + ": gradient");
+    if (row == 0 && width <= 64 && magnitude == 1) {
+      expect_gradient(rms_norm, rms_norm_gradient(s, rms_norm(s), w), s, w, what);
+    }
   }
   expect_close(got, want, kRounding, 1e-39, what);
   forward(dx), backward(dx, dout);
@@ -142,6 +168,9 @@ void check_rotary_case(int64_t tokens, int64_t positions, int64_t heads, int64_t
       const double off = (to_double(got[to]) - g[i]) / most;
       error += off * off, total += g[i] * g[i] / (most * most);
       worst = std::isnan(off) ? INFINITY : std::fmax(worst, std::abs(off));
+    }
+    if (at == 0 && dimension <= 32) {
+      expect_gradient([&](const Vector& v) { return rotate(rms_norm(v), t, 1); }, g, x, d, what);
     }
   }
   expect(worst < 0.02, join(what, ": gradient, worst entry ", worst));
