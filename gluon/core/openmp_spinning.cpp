@@ -21,9 +21,10 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kInterval{100};
 // Shares of an interval that all threads together wait for a core: about half beside one busy process, next to nothing
-// on an idle machine. Between the two values nothing changes.
+// on an idle machine. Between the two values nothing changes. A program that starts its threads waits for one or two
+// intervals, with nobody beside it.
 constexpr double kContended = 0.15, kQuiet = 0.03;
-constexpr int kQuietIntervals = 10;
+constexpr int kContendedIntervals = 4, kQuietIntervals = 10;  // in a row
 
 // Waits this long; true, and at once, when the thread is to end.
 bool ends_within(steady_clock::duration time, const std::stop_token& stop) {
@@ -34,7 +35,7 @@ bool ends_within(steady_clock::duration time, const std::stop_token& stop) {
 
 void watch(const std::stop_token& stop, int threads) {
   std::optional<BriefSpinning> brief;
-  int quiet_intervals = 0;
+  int contended_intervals = 0, quiet_intervals = 0;
   auto before = time_without_core().value_or(nanoseconds(0));
   auto start = steady_clock::now();
   while (!ends_within(kInterval, stop)) {
@@ -43,8 +44,9 @@ void watch(const std::stop_token& stop, int threads) {
     const double share = std::chrono::duration<double>(waited - before) / (now - start);
     before = waited;
     start = now;
+    contended_intervals = share > kContended ? contended_intervals + 1 : 0;
     quiet_intervals = share < kQuiet ? quiet_intervals + 1 : 0;
-    if (share > kContended && !brief) brief.emplace(threads);
+    if (contended_intervals >= kContendedIntervals && !brief) brief.emplace(threads);
     if (quiet_intervals >= kQuietIntervals) brief.reset();
   }
 }
