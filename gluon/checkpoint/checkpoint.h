@@ -53,9 +53,9 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
 void restore_tensors(const std::map<std::string, at::Tensor>& values, const std::map<std::string, at::Tensor>& targets);
 
 /// Writes an optimizer's state as one safetensors file, whole or not at all, for programs that keep their own
-/// checkpoints: the tensors of OptimizerState by name and the metadata gluon.optimizer.version and gluon.optimizer.step.
-/// With several ranks all of them call it together, and rank 0 writes. Throws InputError with the path and the system's
-/// reason.
+/// checkpoints: the tensors of OptimizerState by name and the metadata gluon.optimizer.version and
+/// gluon.optimizer.step. With several ranks all of them call it together, and rank 0 writes. Throws InputError with the
+/// path and the system's reason.
 void save_optimizer(const std::filesystem::path& path, const Optimizer& optimizer);
 
 /// Reads what save_optimizer() wrote, into an optimizer over the same layers, in any order, on any ranks. Throws

@@ -48,7 +48,8 @@ class Collective {
   /// Replaces the tensor by the sum over all ranks.
   virtual ExchangePtr all_reduce(at::Tensor tensor) = 0;
 
-  /// Replaces the tensor of `root` by the sum over all ranks; the contents of the other tensors are undefined afterwards.
+  /// Replaces the tensor of `root` by the sum over all ranks; the contents of the other tensors are undefined
+  /// afterwards.
   virtual ExchangePtr reduce(at::Tensor tensor, int root) = 0;
 
   /// Replaces the tensor of every rank by that of `root`.

@@ -42,8 +42,8 @@ class GradientReducer {
   void cancel();
 
   /// Replaces the gradients of this rank's layers by the mean (or sum) over the ranks. A rank without a gradient counts
-  /// as zeros; without any the gradient is undefined. Gradients of other ranks' layers become undefined with `exact`, and
-  /// stay as they are otherwise.
+  /// as zeros; without any the gradient is undefined. Gradients of other ranks' layers become undefined with `exact`,
+  /// and stay as they are otherwise.
   void finish();
 
  private:

@@ -22,8 +22,8 @@ struct Meeting {
 };
 
 /// The Rendezvous of make_collective(backend, ranks): opens the store and returns when all ranks have joined there.
-/// Throws RankLost naming those that did not within the timeout, and InputError when two processes have the same rank or
-/// ranks differ in WORLD_SIZE. All ranks that have joined throw the same.
+/// Throws RankLost naming those that did not within the timeout, and InputError when two processes have the same rank
+/// or ranks differ in WORLD_SIZE. All ranks that have joined throw the same.
 Meeting meet_at_store(const Ranks& ranks);
 
 /// Connects to the store; with `serve` rank 0 serves it unless the launcher does. Throws InputError when the host is

@@ -3,8 +3,8 @@
 //   t = |g|* / (L0 + L1 |g|*)                                        (paper: theorem 1 and the experiments)
 //
 // (1 / L1 where L0 = 0). A group is the layers of one role, which share a radius; its numbers are medians over its
-// layers, and |g|* of a layer is the median over the fitted samples. The prediction is only as good as the samples: with
-// `consecutive` ones it is about 0.7 of the radius used in the run, at any radius (docs/tuning.md).
+// layers, and |g|* of a layer is the median over the fitted samples. The prediction is only as good as the samples:
+// with `consecutive` ones it is about 0.7 of the radius used in the run, at any radius (docs/tuning.md).
 
 #pragma once
 

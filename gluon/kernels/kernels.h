@@ -33,7 +33,8 @@ std::optional<double> device_seconds(const std::function<void()>& work);
 /// The most bytes that tensors on the device have held at once; 0 where the kernels are not built in.
 int64_t peak_bytes(const at::Device& device);
 
-/// lmo(g) of float32 matrices (b, m, n) for a kPolar form, in float16: normalised in float32, iterated on the tensor cores.
+/// lmo(g) of float32 matrices (b, m, n) for a kPolar form, in float16: normalised in float32, iterated on the tensor
+/// cores.
 at::Tensor polar_lmo(const at::Tensor& g, const LmoForm& form);
 
 }  // namespace gluon::kernels

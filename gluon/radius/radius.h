@@ -1,4 +1,5 @@
-// RadiusRule: how far a layer moves in one step, measured in its own norm. Other optimizers call this the learning rate.
+// RadiusRule: how far a layer moves in one step, measured in its own norm. Other optimizers call this the learning
+// rate.
 //
 //   name                        t
 //   0.02                        0.02

@@ -9,8 +9,8 @@
 //   if (recorder->needs_reference(k)) { /* gradients of step k + 1's batch, at X_k */ recorder->take_reference(); }
 //   optimizer.step();                                                            // with step k's own gradients again
 //
-// The dual of a spectral norm is the sum of the singular values. RecorderOptions::dual says how it is computed, and each
-// layer's dual_method how it was:
+// The dual of a spectral norm is the sum of the singular values. RecorderOptions::dual says how it is computed, and
+// each layer's dual_method how it was:
 //
 //   exact              the SVD; slow on a GPU
 //   an orthogonalizer  <g, polar(g)>; on Hopper GPUs in float16, except with float32:NAME

@@ -35,8 +35,8 @@ Estimator parse_estimator(std::string_view name);
 /// The samples at `path`, layers in the order of their first row or line. A folder is a run and has a smoothness.csv.
 /// A file is a CSV when its name ends in .csv or its first line names one of the columns above, else a log. Columns are
 /// found by name and may be in any order; other columns are ignored. A last line without a line break may be incomplete
-/// and is skipped. Throws InputError when there are no samples, on missing columns, bad cells or numbers, two estimators
-/// in one file, or a layer that changes its group, norm or dual method.
+/// and is skipped. Throws InputError when there are no samples, on missing columns, bad cells or numbers, two
+/// estimators in one file, or a layer that changes its group, norm or dual method.
 Trajectory read_trajectory(const std::filesystem::path& path);
 
 class TrajectoryCsvWriter {

@@ -25,8 +25,8 @@ class PlainExecutor : public Executor {
   int64_t scratch_bytes_;
 };
 
-/// The runs of blocks with a gradient whose scratch (LMO input and direction) fits into `scratch_bytes`; a single matrix
-/// larger than that is a run of its own.
+/// The runs of blocks with a gradient whose scratch (LMO input and direction) fits into `scratch_bytes`; a single
+/// matrix larger than that is a run of its own.
 std::vector<std::span<const Block>> scratch_runs(const LayerBatch& batch, int64_t scratch_bytes);
 
 /// A BatchStep with the gradients of `run`, the rest still to be filled.

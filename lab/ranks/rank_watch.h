@@ -43,8 +43,8 @@ class RankWatch : public RankMonitor {
 
   bool leave(const std::string& why) override;
 
-  /// "rank 2 does not answer", "rank 1 ended with an error: ..."; empty when nothing is wrong with any rank. Waits a few
-  /// seconds for a reason to arrive.
+  /// "rank 2 does not answer", "rank 1 ended with an error: ..."; empty when nothing is wrong with any rank. Waits a
+  /// few seconds for a reason to arrive.
   std::string cause() const;
 
  private:

@@ -2,9 +2,9 @@
 //
 //   get(i):  batch i, prepared by the previous call  ->  copy on the current stream;  batch i + 1 on another thread
 //
-// For a GPU a batch is made in pinned memory, so that the copy does not block the caller. On the CPU, which is busy with
-// the model, a batch is made on request. Batches are a pure function of their index: preparing them changes the speed,
-// never the values.
+// For a GPU a batch is made in pinned memory, so that the copy does not block the caller. On the CPU, which is busy
+// with the model, a batch is made on request. Batches are a pure function of their index: preparing them changes the
+// speed, never the values.
 
 #pragma once
 

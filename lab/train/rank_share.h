@@ -23,8 +23,8 @@ int64_t common_parts(int ranks);
 
 class RankShare {
  public:
-  /// A null `collective` is a single rank; with one part each rank has one piece. Throws InputError when there are fewer
-  /// parts than ranks, but more than one.
+  /// A null `collective` is a single rank; with one part each rank has one piece. Throws InputError when there are
+  /// fewer parts than ranks, but more than one.
   explicit RankShare(CollectivePtr collective, int64_t parts = 1);
 
   const CollectivePtr& collective() const { return collective_; }

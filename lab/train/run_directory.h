@@ -71,8 +71,8 @@ class RunDirectory {
   /// Appends one row and flushes; the first row of a new log writes the header.
   void append(const LogRow& row);
 
-  /// The rows of log.csv, without unknown columns and without an incomplete last line, which a killed run leaves. Throws
-  /// InputError when the log cannot be read; a run without a log has no rows.
+  /// The rows of log.csv, without unknown columns and without an incomplete last line, which a killed run leaves.
+  /// Throws InputError when the log cannot be read; a run without a log has no rows.
   std::vector<LogRow> log() const;
 
   /// Removes config.toml, facts.json, smoothness.csv and, if it is empty then, the folder: for a run that failed in its

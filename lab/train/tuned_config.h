@@ -10,8 +10,8 @@
 namespace gluon::lab {
 
 /// `run` with the predicted radii. A preset with one radius for all groups gets the smallest, deterministic_gluon the
-/// largest constants. AdamW has no radii: the next run is unscion, with its default for the first group and the measured
-/// ratios for the others. Throws InputError when the radii were measured in other norms than the preset's
+/// largest constants. AdamW has no radii: the next run is unscion, with its default for the first group and the
+/// measured ratios for the others. Throws InputError when the radii were measured in other norms than the preset's
 /// (--smoothness-geometry).
 TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> radii);
 

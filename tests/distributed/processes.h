@@ -17,7 +17,8 @@
 namespace gluon {
 
 /// Calls body(ranks) in `size` new processes. Returns their exit codes: 0, or 1 after an exception or a failed
-/// expectation, or 128 + the signal. Threads do not survive a fork: the caller must not have used ATen's threads before.
+/// expectation, or 128 + the signal. Threads do not survive a fork: the caller must not have used ATen's threads
+/// before.
 inline std::vector<int> run_ranks(int size, const std::function<void(const Ranks&)>& body,
                                   std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const uint16_t port = lab::free_port();

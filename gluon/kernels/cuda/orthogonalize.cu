@@ -9,8 +9,8 @@
 namespace gluon::cuda {
 namespace {
 
-// By flops the Gram form wins from aspect 1 on; products of one triangle run at about 0.85 of the rate of full ones, and
-// there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
+// By flops the Gram form wins from aspect 1 on; products of one triangle run at about 0.85 of the rate of full ones,
+// and there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
 constexpr double kTensorCoreGramAspect = 1.5;
 
 // Rounding Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against

@@ -34,7 +34,8 @@ struct OrthogonalizeStack {
   ElementType input_type = ElementType::kFloat16;
   int64_t row_stride = 0, matrix_stride = 0;  // of the input, in entries; kFloat16: rules of HalfStack
   HalfStack output;                           // (count, rows, columns); may not overlap the input
-  /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by 64.
+  /// If given, the polar factors are added to these matrices, and the output is scratch memory; columns divisible by
+  /// 64.
   Product::Target target;
 };
 

@@ -1,5 +1,5 @@
-// A reader of event files, written from the formats' own definitions; of lab/train/event_file.cpp it uses the CRC alone,
-// which is compared with known values.
+// A reader of event files, written from the formats' own definitions; of lab/train/event_file.cpp it uses the CRC
+// alone, which is compared with known values.
 
 #pragma once
 
