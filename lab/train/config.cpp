@@ -34,6 +34,8 @@ void check_effect(const TrainConfig& config) {
     GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
                 "--train-images and --test-images need --model cifar-cnn, got --model ", config.model);
   } else {
+    GLUON_CHECK(config.val_data.empty() && config.val_tokens == 0, config.model,
+                " validates on the test images of --data; it does not take --val-data or --val-tokens");
     GLUON_CHECK(
         config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 && config.vocabulary == 0,
         config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
@@ -53,6 +55,7 @@ void TrainConfig::validate() const {
     GLUON_CHECK(value >= 0 && value <= kLargestSize, flag, " must be in 1..", kLargestSize,
                 ", or 0 for the model's default, got ", value);
   }
+  GLUON_CHECK(val_tokens >= 0, "--val-tokens must be >= 1, or 0 for the default, got ", val_tokens);
   GLUON_CHECK(train_images >= 0, "--train-images must be >= 1, or 0 for all, got ", train_images);
   GLUON_CHECK(test_images >= 0, "--test-images must be >= 1, or 0 for all, got ", test_images);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);

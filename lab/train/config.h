@@ -25,6 +25,8 @@ struct TrainConfig {
   // data
   std::string data;          // file, glob or directory; empty: the project's own sources
   std::string vocab;         // folder with encoder.json and vocab.bpe, to tokenize text; empty: bytes
+  std::string val_data;      // file, glob or directory; empty: the end of `data`
+  int64_t val_tokens = 0;    // 0: all of val_data; without it a tenth of data, at most 64 windows
   int64_t train_images = 0;  // use only the first N images of CIFAR-10; 0: all
   int64_t test_images = 0;
 

@@ -32,7 +32,9 @@ std::shared_ptr<const Cifar10> make_cifar(const TrainConfig& config) {
 
 std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
   TokenOptions options{.context = config.seq > 0 ? config.seq : nanogpt_options(config.model).context,
-                       .seed = config.seed};
+                       .seed = config.seed,
+                       .validation = config.val_data,
+                       .validation_tokens = config.val_tokens};
   std::optional<Tokenizer> tokenizer;
   if (!config.vocab.empty()) tokenizer.emplace(config.vocab);
   const Tokenizer* encoder = tokenizer ? &*tokenizer : nullptr;

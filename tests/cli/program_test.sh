@@ -188,7 +188,13 @@ seq 300 >"$work/counted.txt"
 seq 500 900 >"$work/other.txt"
 expect 0 "finished after 2 steps" train --layers 1 --width 32 --heads 2 --seq 32 --batch 1 --steps 2 --full-batch --data "$work/counted.txt" --out "$work/all"
 expect 0 "validation loss" eval "$work/all"
-expect 0 "validation loss" eval "$work/all" --data "$work/other.txt"
+expect 0 "other.txt: 1604 bytes, 50 windows" eval "$work/all" --data "$work/other.txt"
+expect 0 "32 training and 2 validation windows of 32" eval "$work/all" --val-tokens 64
+expect 0 "other.txt: 1604 bytes, 3 windows" train "${shape[@]}" --steps 1 --data "$work/counted.txt" --val-data "$work/other.txt" --val-tokens 96 --out "$work/validated"
+expect 0 "other.txt: 1604 bytes, 3 windows" eval "$work/validated"
+expect 2 "the run has not trained on the last 96 tokens of its data, --val-tokens asks for 97" eval "$work/all" --val-tokens 97
+expect 2 "--val-tokens must be >= 1, or 0 for all, got -3" eval "$work/all" --val-tokens -3
+expect 2 "has 1600 bytes for validation in windows of 32, --val-tokens asks for 1601" eval "$work/all" --data "$work/other.txt" --val-tokens 1601
 
 # Damaged checkpoints: one changed byte, and files of garbage.
 cp -r "$work/full" "$work/changed"

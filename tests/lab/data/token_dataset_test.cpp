@@ -93,6 +93,52 @@ TEST(TokenDataset, ValidationIsATenthAtLeastOneAtMost64) {
   }
 }
 
+TEST(TokenDataset, ValidationTokensAreTakenFromTheEnd) {
+  // 101 windows of 2; 9 tokens need 5 of them.
+  const TokenDataset data = memory(counting_text(203), {.context = 2, .validation_tokens = 9});
+  EXPECT_EQ(data.train_examples(), 96);
+  const auto batches = data.validation(8);
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_TRUE(batches[0].inputs.flatten().equal(at::arange(192, 202)));
+  EXPECT_EQ(memory(counting_text(203), {.context = 2, .validation_tokens = 200}).train_examples(), 1);
+  EXPECT_INPUT_ERROR(memory(counting_text(203), {.context = 2, .validation_tokens = 201}),
+                     "'memory' has 200 bytes for validation in windows of 2, --val-tokens asks for 201");
+}
+
+TEST(TokenDataset, ValidationFilesLeaveAllOfTheTrainingDataToTraining) {
+  const TemporaryFolder folder;
+  const std::string other = folder.write("other.txt", counting_text(53)).string();
+  const TokenDataset data = memory(counting_text(203), {.context = 2, .validation = other});
+  EXPECT_EQ(data.train_examples(), 101);
+  const auto batches = data.validation(20);
+  ASSERT_EQ(batches.size(), 2U);
+  EXPECT_TRUE(at::cat({batches[0].inputs, batches[1].inputs}).flatten().equal(at::arange(0, 52)));
+  EXPECT_TRUE(at::cat({batches[0].targets, batches[1].targets}).flatten().equal(at::arange(1, 53)));
+  EXPECT_EQ(data.describe(), "memory: 203 bytes, vocabulary 256, 101 training windows of 2; validation on " + other +
+                                 ": 53 bytes, 26 windows");
+  const TokenDataset few = memory(counting_text(203), {.context = 2, .validation = other, .validation_tokens = 5});
+  EXPECT_TRUE(few.validation(20)[0].inputs.flatten().equal(at::arange(0, 6)));
+  EXPECT_EQ(memory("012", {.context = 2, .validation = other}).train_examples(), 1);
+  EXPECT_INPUT_ERROR(memory(counting_text(203), {.context = 53, .validation = other}),
+                     "other.txt' is too short: 53 bytes, a window of context 53 needs at least 54");
+  EXPECT_INPUT_ERROR(memory(counting_text(203), {.context = 2, .validation = other, .validation_tokens = 53}),
+                     "other.txt' has 52 bytes for validation in windows of 2, --val-tokens asks for 53");
+  EXPECT_INPUT_ERROR(memory(counting_text(203), {.context = 2, .validation = "no/such.txt"}), "no/such.txt");
+}
+
+TEST(TokenDataset, TheVocabularyOfShardsIsThatOfTrainingAndValidation) {
+  const TemporaryFolder folder;
+  write_token_shard(folder.path() / "a.bin", counting(100));
+  write_token_shard(folder.path() / "b.bin", counting(100, 200));
+  const auto load = [&](int64_t vocabulary) {
+    return TokenDataset::from_files(
+        (folder.path() / "a.bin").string(),
+        {.context = 8, .vocabulary = vocabulary, .validation = (folder.path() / "b.bin").string()});
+  };
+  EXPECT_EQ(load(0).classes(), 300);
+  EXPECT_INPUT_ERROR(load(250), "b.bin' has token 250 at position 50, the vocabulary allows 0..249");
+}
+
 TEST(TokenDataset, WindowsSpanShards) {
   const TemporaryFolder folder;
   write_token_shard(folder.path() / "b.bin", counting(7, 5));
@@ -180,6 +226,7 @@ TEST(TokenDataset, RejectsBadOptions) {
   EXPECT_INPUT_ERROR(memory(text, {.context = 0}), "context must be >= 1, got 0");
   EXPECT_INPUT_ERROR(memory(text, {.vocabulary = -1}),
                      "vocabulary must be >= 1, or 0 to derive it from the data, got -1");
+  EXPECT_INPUT_ERROR(memory(text, {.validation_tokens = -1}), "validation_tokens must be >= 0, got -1");
   const TokenDataset data = memory(text, small(8));
   EXPECT_INPUT_ERROR(data.train_batch(-1, 4), "expected batch index >= 0 and size >= 1, got index -1 and size 4");
   EXPECT_INPUT_ERROR(data.train_batch(0, 0), "got index 0 and size 0");

@@ -18,7 +18,7 @@ TrainConfig parsed(const std::string& text, const std::set<std::string>& keep = 
 TEST(ConfigToml, TheDefaultsAreTheDocumentedText) {
   EXPECT_EQ(config_toml(TrainConfig{}),
             "model=\"nanogpt-tiny\"\nlayers=0\nwidth=0\nheads=0\nseq=0\nvocabulary=0\n"
-            "data=\"\"\nvocab=\"\"\ntrain-images=0\ntest-images=0\nbatch=16\naccumulate=1\nfull-batch="
+            "data=\"\"\nvocab=\"\"\nval-data=\"\"\nval-tokens=0\ntrain-images=0\ntest-images=0\nbatch=16\naccumulate=1\nfull-batch="
             "false\nparts=0\n"
             "preset=\"unscion\"\nradius=\"\"\nlr=0\nweight-decay=-1\nmomentum=\"\"\nschedule=\"\"\n"
             "orthogonalizer=\"\"\nclip=1\nlabel-smoothing=-1\n"
@@ -125,9 +125,10 @@ TEST(ConfigFields, RanksMayDifferInPathsOnly) {
   TrainConfig config;
   config.data = "here";
   config.vocab = "there";
+  config.val_data = "elsewhere";
   const auto values = values_shared_by_ranks(config);
   EXPECT_EQ(values, values_shared_by_ranks(TrainConfig{}));
-  EXPECT_EQ(values.size() + 2, config_fields().size());
+  EXPECT_EQ(values.size() + 3, config_fields().size());
   config.seed = 1;
   EXPECT_NE(values, values_shared_by_ranks(config));
 }

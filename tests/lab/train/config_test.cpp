@@ -70,6 +70,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"width=1073741824", "--width must be in 1.."},
     {"heads=-1", "--heads must be in 1.."},
     {"vocabulary=-1", "--vocabulary must be in 1.."},
+    {"val-tokens=-1", "--val-tokens must be >= 1, or 0 for the default, got -1"},
     {"train-images=-3", "--train-images must be >= 1, or 0 for all, got -3"},
     {"test-images=-3", "--test-images must be >= 1"},
     {"eval-every=0", "--eval-every must be >= 1, got 0"},
@@ -100,6 +101,8 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"preset=adamw\nmomentum=ema(0.1)", "--momentum has no effect on preset adamw, got ema(0.1)"},
     {"preset=sign_descent\northogonalizer=svd", "--orthogonalizer has no effect on preset sign_descent"},
     {"test-images=5", "--train-images and --test-images need --model cifar-cnn"},
+    {"model=cifar-cnn\nval-tokens=8", "cifar-cnn validates on the test images of --data; it does not take --val-data"},
+    {"model=cifar-cnn\nval-data=a.txt", "it does not take --val-data or --val-tokens"},
     {"model=cifar-cnn\nwidth=8", "cifar-cnn does not take --layers, --width"},
 };
 
