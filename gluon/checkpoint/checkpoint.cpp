@@ -72,7 +72,7 @@ std::vector<int64_t> steps_newest_first(const std::vector<std::string>& names, s
 // What killed writers left; files that are not ours stay.
 void remove_temporaries(const fs::path& directory) {
   for (const std::string& name : file_names(directory)) {
-    const std::string target = name.substr(0, name.rfind(kTemporaryMark));
+    const std::string target = name.substr(0, name.find(kTemporaryMark));
     std::error_code ignored;
     if (target != name && (target == kLatest || parse_file_name(target))) fs::remove(directory / name, ignored);
   }
@@ -123,7 +123,7 @@ bool take_prefixed(std::string_view prefix, const std::string& name, const Value
   return name.starts_with(prefix) && to.emplace(name.substr(prefix.size()), value).second;
 }
 
-// Of a file by a newer library only the version is looked at.
+// Of a file with a version unknown here only that is looked at.
 Checkpoint read_checkpoint(const fs::path& path) {
   const std::string origin = join("checkpoint: '", path.string(), "' ");
   TensorFile file = read_safetensors(path);
@@ -131,7 +131,7 @@ Checkpoint read_checkpoint(const fs::path& path) {
   Checkpoint checkpoint;
   const auto take = [&](std::string_view key) { return take_count(file, key, origin, "a checkpoint"); };
   checkpoint.version = take(kVersionKey);
-  if (checkpoint.version > Checkpoint::kVersion) return checkpoint;
+  if (checkpoint.version < 1 || checkpoint.version > Checkpoint::kVersion) return checkpoint;
   checkpoint.step = take(kStepKey);
   checkpoint.optimizer.version = take(kOptimizerVersionKey);
   checkpoint.optimizer.step = take(kOptimizerStepKey);
@@ -156,9 +156,8 @@ std::optional<std::string> read_latest(const fs::path& directory) {
   return line;
 }
 
-}  // namespace
-
-void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
+// Checks `checkpoint` and makes the directory, without what killed writers left in it.
+void prepare_directory(const fs::path& directory, const Checkpoint& checkpoint) {
   GLUON_CHECK(checkpoint.version == Checkpoint::kVersion, "checkpoint: this library writes version ",
               Checkpoint::kVersion, ", got ", checkpoint.version);
   GLUON_CHECK(checkpoint.step >= 0 && checkpoint.optimizer.step >= 0 && checkpoint.optimizer.version >= 0,
@@ -168,6 +167,19 @@ void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   fs::create_directories(directory, error);
   GLUON_CHECK(!error, "checkpoint: cannot make '", directory.string(), "': ", error.message());
   remove_temporaries(directory);
+}
+
+}  // namespace
+
+void try_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
+  prepare_directory(directory, checkpoint);
+  const fs::path trial = directory / join(kLatest, kTemporaryMark, "trial");  // a kill leaves a temporary file
+  write_safetensors(trial, to_file({.step = checkpoint.step, .text = checkpoint.text}));
+  fs::remove(trial);
+}
+
+void save_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
+  prepare_directory(directory, checkpoint);
   const std::string name = file_name(checkpoint.step);
   write_safetensors(directory / name, to_file(checkpoint));
   write_text_atomically(directory / kLatest, name + '\n');
@@ -203,8 +215,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory) {
       reasons += join(reasons.empty() ? "" : "; ", damage.what());
       continue;
     }
-    GLUON_CHECK(loaded.checkpoint.version <= Checkpoint::kVersion, "checkpoint: '", path.string(), "' has version ",
-                loaded.checkpoint.version, ", this library reads up to version ", Checkpoint::kVersion);
+    const int64_t version = loaded.checkpoint.version;
+    GLUON_CHECK(version >= 1 && version <= Checkpoint::kVersion, "checkpoint: '", path.string(), "' has version ",
+                version, ", this library reads versions 1 to ", Checkpoint::kVersion);
     if (!reasons.empty()) loaded.warning = join(reasons, "; '", path.string(), "' was taken instead");
     return loaded;
   }

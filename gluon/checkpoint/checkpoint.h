@@ -36,6 +36,10 @@ struct Checkpoint {
 /// Writes `checkpoint` into `directory` (made when missing), then drops all but the newest two. Atomic.
 void save_checkpoint(const std::filesystem::path& directory, const Checkpoint& checkpoint);
 
+/// Tries what save_checkpoint() will do, without the tensors: makes the directory, writes a file with all of
+/// `checkpoint.text` and removes it. Throws InputError where save_checkpoint() would for another reason than space.
+void try_checkpoint(const std::filesystem::path& directory, const Checkpoint& checkpoint);
+
 struct LoadedCheckpoint {
   Checkpoint checkpoint;
   std::string warning;  // one sentence when the newest file was damaged and the one before it was taken
@@ -44,8 +48,8 @@ struct LoadedCheckpoint {
 /// Whether `directory` has any, intact or not: a run killed before its first one may have left the folder.
 bool has_checkpoint(const std::filesystem::path& directory);
 
-/// The newest intact checkpoint of `directory`. Throws InputError when there is none, or when it is newer than this
-/// library.
+/// The newest intact checkpoint of `directory`. Throws InputError when there is none, or when its version is not one that
+/// this library knows.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
 
 /// Copies `values` into the tensors of `targets`, by name. Throws InputError, with nothing copied, on a missing or

@@ -22,8 +22,6 @@
 
 namespace gluon::lab {
 
-inline constexpr const char* kEventFile = "events.out.tfevents.gluon";
-
 struct Scalar {
   std::string tag;
   double value = 0;

@@ -51,9 +51,11 @@ std::string line_of(const LogRow& row) {
 }  // namespace
 
 void RunDirectory::check_free(const fs::path& path) {
-  for (const char* file : {"config.toml", "log.csv", "smoothness.csv", "checkpoint"}) {
-    GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " already holds a run (", file,
-                "); resume it with --resume or choose another --out");
+  GLUON_CHECK(!fs::exists(path / "config.toml"), "run: ", path.string(),
+              " already holds a run (config.toml); resume it with --resume or choose another --out");
+  for (const char* file : {"log.csv", "smoothness.csv", "checkpoint", "facts.json", "report.html", kEventFile}) {
+    GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a ", file,
+                " that a run would overwrite; move it away or choose another --out");
   }
 }
 
@@ -64,7 +66,12 @@ RunDirectory RunDirectory::create(const fs::path& path, const std::string& confi
   RunDirectory directory(path);
   directory.lock();
   check_free(path);
-  directory.set_config(config);
+  try {
+    directory.set_config(config);
+  } catch (const InputError&) {  // a full disk leaves no folder
+    fs::remove(path, error);
+    throw;
+  }
   return directory;
 }
 
@@ -104,7 +111,7 @@ void RunDirectory::set_facts(const RunFacts& facts) {
 
 void RunDirectory::discard() {
   std::error_code ignored;  // a folder with other files remains
-  for (const fs::path& file : {path_ / "config.toml", path_ / "facts.json", smoothness(), path_}) {
+  for (const fs::path& file : {path_ / "config.toml", path_ / "facts.json", smoothness(), checkpoints(), path_}) {
     fs::remove(file, ignored);
   }
 }

@@ -22,6 +22,8 @@
 
 namespace gluon::lab {
 
+inline constexpr const char* kEventFile = "events.out.tfevents.gluon";
+
 struct LogRow {
   int64_t step = 0;    // steps taken
   int64_t tokens = 0;  // tokens (or images) seen
@@ -42,7 +44,7 @@ struct RunFacts {
 
 class RunDirectory {
  public:
-  /// Throws InputError when a run is at `path` already.
+  /// Throws InputError when a run is at `path` already, or another file of a name that runs use.
   static void check_free(const std::filesystem::path& path);
 
   /// Creates a run at `path`. Throws InputError when there is one already or the folder cannot be created.
@@ -75,8 +77,8 @@ class RunDirectory {
   /// Throws InputError when the log cannot be read; a run without a log has no rows.
   std::vector<LogRow> log() const;
 
-  /// Removes config.toml, facts.json, smoothness.csv and, if it is empty then, the folder: for a run that failed in its
-  /// first step.
+  /// Removes config.toml, facts.json, smoothness.csv and, as far as they are empty then, the folders: for a run that
+  /// failed in its first step.
   void discard();
 
   /// Drops the rows after `step`, which a killed run wrote after its last checkpoint. Returns the seconds of the last

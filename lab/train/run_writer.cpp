@@ -90,4 +90,9 @@ void RunWriter::save(Checkpoint checkpoint) {
   save_checkpoint(directory_.checkpoints(), checkpoint);
 }
 
+void RunWriter::try_save(Checkpoint checkpoint) const {
+  checkpoint.text["config"] = directory_.config();
+  try_checkpoint(directory_.checkpoints(), checkpoint);
+}
+
 }  // namespace gluon::lab

@@ -62,6 +62,9 @@ class RunWriter {
   void append(const Trajectory& samples);
   void save(Checkpoint checkpoint);  // with the text of config.toml
 
+  /// Tries what save() will do, so that it fails before the first step and not after many (try_checkpoint()).
+  void try_save(Checkpoint checkpoint) const;
+
   /// Ends the progress line.
   void finish() { progress_.finish(); }
 

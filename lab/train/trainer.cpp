@@ -205,7 +205,9 @@ TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
   int64_t saved = start;
   TrainSummary summary;
   std::optional<double> val;
-  for (Poll poll = poll_ranks(stop); !poll.stop && steps_taken() < config_.steps;) {
+  Poll poll = poll_ranks(stop);
+  if (writer != nullptr && !poll.stop) writer->try_save({.step = start, .text = checkpoint_text()});
+  while (!poll.stop && steps_taken() < config_.steps) {
     Stopwatch watch;
     summary.loss = step();
     poll = poll_ranks(stop);
@@ -257,9 +259,14 @@ Checkpoint Trainer::checkpoint() const {
   checkpoint.step = steps_taken();
   checkpoint.model = named_tensors(*model_);
   checkpoint.optimizer = optimizer_.state();
-  checkpoint.text = identity();
-  checkpoint.text["data"] = dataset_->describe();
+  checkpoint.text = checkpoint_text();
   return checkpoint;
+}
+
+std::map<std::string, std::string> Trainer::checkpoint_text() const {
+  std::map<std::string, std::string> text = identity();
+  text["data"] = dataset_->describe();
+  return text;
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {

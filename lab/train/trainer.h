@@ -103,6 +103,7 @@ class Trainer {
   void save(RunWriter* writer) const;
   bool is_due(int64_t every) const;  // or this was the last step
   RunIdentity identity() const;
+  std::map<std::string, std::string> checkpoint_text() const;
   LogRow log_row(double loss, std::optional<double> val, double seconds) const;
 
   const TrainConfig config_;

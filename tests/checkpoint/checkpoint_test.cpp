@@ -191,14 +191,27 @@ TEST_F(CheckpointFolder, HasCheckpointLooksForItsFiles) {
   EXPECT_TRUE(has_checkpoint(folder_));
 }
 
-TEST_F(CheckpointFolder, NewerVersionIsRejectedDespiteAnOlderFile) {
+TEST_F(CheckpointFolder, AnUnknownVersionIsRejectedDespiteAnOlderFile) {
   save({1, 2});
-  TensorFile newer = read_safetensors(file("00000002"));
-  newer.metadata["gluon.version"] = "2";
-  newer.metadata["new"] = "thing";
-  write_safetensors(file("00000002"), newer);
-  EXPECT_INPUT_ERROR(load_checkpoint(folder_),
-                     file("00000002").string() + "' has version 2, this library reads up to version 1");
+  for (const std::string version : {"2", "0"}) {
+    TensorFile unknown = read_safetensors(file("00000002"));
+    unknown.metadata["gluon.version"] = version;
+    unknown.metadata["new"] = "thing";
+    write_safetensors(file("00000002"), unknown);
+    EXPECT_INPUT_ERROR(load_checkpoint(folder_),
+                       file("00000002").string() + "' has version " + version + ", this library reads versions 1 to 1");
+  }
+}
+
+TEST_F(CheckpointFolder, ATrialFailsWhereSavingWouldAndLeavesNoFile) {
+  Checkpoint checkpoint = checkpoint_at(1);
+  try_checkpoint(folder_, checkpoint);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  checkpoint.text["data"] = "a\xff";
+  EXPECT_INPUT_ERROR(try_checkpoint(folder_, checkpoint), "UTF-8");
+  EXPECT_TRUE(fs::is_empty(folder_));
+  std::ofstream(parent_ / "taken") << "x";
+  EXPECT_INPUT_ERROR(try_checkpoint(parent_ / "taken", checkpoint_at(1)), "checkpoint: cannot ");
 }
 
 TEST_F(CheckpointFolder, UnknownEntriesAreRejected) {

@@ -65,6 +65,25 @@ expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
 
+# Any name of a file that TOML can hold works in every command; another one is refused before the first step.
+odd=$'a #1 "b" \'c\'\\ = [d]\ne.txt'
+seq 3000 >"$odd"
+expect 0 "finished after 4 steps" train "${small[@]}" --smoothness-every 2 --data "$odd" --out "$work/odd"
+expect 0 "finished after 6 steps" train --resume --out "$work/odd" --steps 6
+expect 0 "validation loss" eval "$work/odd"
+expect 0 "prompted" sample "$work/odd" --prompt prompted --count 2
+expect 0 "next run:" tune "$work/odd"
+expect 0 "finished after 2 steps" train --config "$work/odd/tuned.toml" --steps 2 --out "$work/odd2"
+expect 0 "[1/1]" sweep "${small[@]}" --data "$odd" --radius hidden=0.1 --out "$work/odd3"
+expect 0 "validation loss" report "$work/odd" --text
+seq 3000 >$'not\xfftext'
+expect 2 "--data: expected text in UTF-8" train "${small[@]}" --data $'not\xfftext' --out "$work/odd4"
+[ ! -e "$work/odd4" ] || { echo "FAILED: a refused run left a folder"; failed=$((failed + 1)); }
+mkdir "$work/mine"
+echo precious >"$work/mine/facts.json"
+expect 2 "holds a facts.json that a run would overwrite" train "${small[@]}" --out "$work/mine"
+[ "$(cat "$work/mine/facts.json")" = precious ] || { echo "FAILED: a foreign file was changed"; failed=$((failed + 1)); }
+
 # Smoothness: record, fit, tune, train with the tuned config, sweep.
 expect 0 "gluon fit $work/recorded" train "${shape[@]}" --steps 8 --smoothness-every 2 --out "$work/recorded"
 expect 0 "estimator: same_batch" fit "$work/recorded"

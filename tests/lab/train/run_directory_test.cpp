@@ -45,8 +45,20 @@ TEST_F(RunDirectoryTest, ARunIsNeverOverwritten) {
   EXPECT_EQ(text_of("run/config.toml"), "a");
   std::filesystem::create_directory(folder_.path() / "samples");
   folder_.write("samples/smoothness.csv", "precious");
-  EXPECT_INPUT_ERROR(RunDirectory::create(folder_.path() / "samples", "b"), "already holds a run (smoothness.csv)");
+  EXPECT_INPUT_ERROR(RunDirectory::create(folder_.path() / "samples", "b"), "holds a smoothness.csv that a run would");
   EXPECT_INPUT_ERROR(RunDirectory::open(folder_.path() / "other"), "holds no run (no config.toml)");
+}
+
+TEST_F(RunDirectoryTest, FilesOfOthersWithTheNamesOfARunAreKept) {
+  std::filesystem::create_directory(path_);
+  for (const std::string name : {"log.csv", "facts.json", "report.html", "events.out.tfevents.gluon", "checkpoint"}) {
+    folder_.write("run/" + name, "mine");
+    EXPECT_INPUT_ERROR(create("a"), "holds a " + name + " that a run would overwrite; move it away or choose another");
+    EXPECT_EQ(text_of("run/" + name), "mine");
+    EXPECT_FALSE(std::filesystem::exists(path_ / "config.toml"));
+    std::filesystem::remove(path_ / name);
+  }
+  EXPECT_NO_THROW(create("a"));
 }
 
 TEST_F(RunDirectoryTest, OneProcessWritesAtATime) {

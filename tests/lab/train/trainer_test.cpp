@@ -158,6 +158,15 @@ TEST_F(TrainerTest, ARunThatIsStoppedBeforeItsFirstStepWritesNothing) {
   EXPECT_TRUE(log().empty());
 }
 
+TEST_F(TrainerTest, WhatWouldFailAtTheFirstCheckpointFailsBeforeTheFirstStep) {
+  Trainer trainer = make_trainer(small_config());
+  RunDirectory directory = RunDirectory::create(folder_.path() / "run", "steps=3\n");
+  folder_.write("run/checkpoint", "in the way");
+  EXPECT_INPUT_ERROR(run(trainer, directory), "checkpoint: cannot ");
+  EXPECT_EQ(trainer.steps_taken(), 0);
+  EXPECT_FALSE(std::filesystem::exists(directory.path() / "log.csv"));
+}
+
 TEST_F(TrainerTest, EvaluatesAndSavesAsTheConfigSays) {
   Trainer trainer = make_trainer(config_);
   run(trainer, create("steps=12\n"));
