@@ -99,12 +99,11 @@ find_package(ZLIB REQUIRED)
 
 if(GLUON_PROGRAM)
   find_package(CLI11 REQUIRED)
-  # Optional: reading .xz files, the GPT-2 tokenizer, and gluon watch. Without them the program says so when asked.
+  # Optional: reading .xz files and the GPT-2 tokenizer. Without them the program says so when asked.
   find_package(LibLZMA)
   find_package(PkgConfig)
   if(PkgConfig_FOUND)
     pkg_check_modules(PCRE2 IMPORTED_TARGET libpcre2-8)
-    pkg_check_modules(HTTPLIB IMPORTED_TARGET cpp-httplib)
   endif()
 endif()
 if(GLUON_TESTS)

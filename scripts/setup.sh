@@ -13,7 +13,7 @@ web=$(cd "$(dirname "${BASH_SOURCE[0]}")/../web" && pwd)
 packages=(
   build-essential cmake ninja-build git
   libtorch-dev libgloo-dev libopenblas-openmp-dev
-  libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev libcpp-httplib-dev pkg-config
+  libcli11-dev nlohmann-json3-dev zlib1g-dev liblzma-dev libpcre2-dev pkg-config
   libgtest-dev
 )
 # Commands count, not packages: node, Chromium and the linters may have come from elsewhere.

@@ -1,82 +1,117 @@
 #include "lab/report/watch_server.h"
 
-#include <httplib.h>
-
-#include <cerrno>
-#include <cstring>
+#include <condition_variable>
+#include <deque>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "gluon/core/check.h"
+#include "gluon/core/poll_server.h"
+#include "lab/report/watch_request.h"
 
 namespace gluon::lab {
 namespace {
 
-constexpr std::size_t kThreads = 64;  // mostly idle
-constexpr int kBacklog = 512;
-constexpr time_t kTimeout = 2;  // seconds that a connection may be silent
+constexpr int kThreads = 4;  // one may read the runs, the others answer with what was read before
 
-WatchRequest request_of(const httplib::Request& request) {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string bearer = request.get_header_value("Authorization");
-  return {.method = request.method,
-          .path = request.path,
-          .host = request.get_header_value("Host"),
-          .token = bearer.starts_with(kBearer) ? bearer.substr(kBearer.size()) : request.get_param_value("token"),
-          .known = request.get_header_value("If-None-Match")};
+const char* reason(int status) {
+  switch (status) {
+    case 200: return "OK";
+    case 202: return "Accepted";
+    case 304: return "Not Modified";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 431: return "Request Header Fields Too Large";
+    case 505: return "HTTP Version Not Supported";
+    default: return "Bad Request";
+  }
 }
 
-void send(const WatchAnswer& answer, httplib::Response& response) {
-  response.status = answer.status;
-  response.set_content(*answer.body, answer.type);
-  if (!answer.tag.empty()) response.set_header("ETag", answer.tag);
-  if (answer.status == 405) response.set_header("Allow", "GET, HEAD");
+std::string head_of(const WatchAnswer& answer) {
+  return join("HTTP/1.1 ", answer.status, ' ', reason(answer.status), "\r\nContent-Type: ", answer.type,
+              "\r\nContent-Length: ", answer.body->size(), answer.tag.empty() ? "" : "\r\nETag: ", answer.tag,
+              answer.status == 405 ? "\r\nAllow: GET, HEAD" : "",
+              "\r\nAccept-Ranges: none\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+              "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n");
 }
 
-struct Listener {
-  httplib::Server server;
-  socket_t socket = INVALID_SOCKET;
-  std::jthread thread;  // joins after the stop below
-  ~Listener() { server.stop(); }
+class Listener {
+ public:
+  Listener(WatchAnswers& answers, const WatchOptions& options)
+      : answers_(answers),
+        server_({.host = options.host,
+                 .port = static_cast<uint16_t>(options.port),
+                 .on_open = nullptr,
+                 .on_bytes = [this](PollServer::Connection& connection) { receive(connection); }}) {
+    for (int i = 0; i < kThreads; ++i) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  }
+
+  int port() const { return server_.port(); }
+
+ private:
+  struct Job {
+    uint64_t connection;
+    WatchRequest request;
+  };
+
+  void receive(PollServer::Connection& connection) {
+    try {
+      std::optional<WatchRequest> request = read_request(connection.received());
+      if (!request) return;
+      connection.work();
+      {
+        const std::lock_guard lock(mutex_);
+        jobs_.push_back({connection.id(), std::move(*request)});
+      }
+      changed_.notify_one();
+    } catch (const BadRequest& bad) {
+      const auto words = std::make_shared<const std::string>(join("gluon watch: ", bad.why, "\n"));
+      send(connection, {.status = bad.status, .tag = {}, .body = words}, /*head_only=*/false);
+    }
+  }
+
+  static void send(PollServer::Connection& connection, const WatchAnswer& answer, bool head_only) {
+    connection.send(head_of(answer));
+    if (!head_only) connection.send(answer.body);
+    connection.finish();
+  }
+
+  void work(const std::stop_token& stop) {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [this] { return !jobs_.empty(); })) return;
+      const Job job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      server_.later(job.connection, [answer = answers_.answer(job.request), head_only = job.request.method == "HEAD"](
+                                        PollServer::Connection& connection) { send(connection, answer, head_only); });
+    }
+  }
+
+  WatchAnswers& answers_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Job> jobs_;  // at most one for each place of the server
+  PollServer server_;
+  std::vector<std::jthread> threads_;  // stop first
 };
 
 }  // namespace
 
 WatchServer serve(WatchAnswers& answers, const WatchOptions& options) {
   options.validate();
-  const auto listener = std::make_shared<Listener>();
-  httplib::Server& server = listener->server;
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  // One request per connection: an idle connection would occupy a thread.
-  server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kTimeout);
-  server.set_read_timeout(kTimeout);
-  server.set_write_timeout(kTimeout);
-  // Not the default SO_REUSEPORT, which would share the port with another server.
-  server.set_socket_options([listener = listener.get()](socket_t socket) {
-    const int yes = 1;
-    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    listener->socket = socket;
-  });
-  server.set_default_headers({{"Cache-Control", "no-store"},
-                              {"X-Content-Type-Options", "nosniff"},
-                              {"X-Frame-Options", "DENY"},
-                              {"Referrer-Policy", "no-referrer"}});
-  // Runs before the library's own routing, which would read bodies and serve files.
-  server.set_pre_routing_handler([&answers](const httplib::Request& request, httplib::Response& response) {
-    send(answers.answer(request_of(request)), response);
-    return httplib::Server::HandlerResponse::Handled;
-  });
-  errno = 0;
-  const int port = options.port == 0 ? server.bind_to_any_port(options.host) : options.port;
-  const bool bound = options.port == 0 ? port > 0 : server.bind_to_port(options.host, port);
-  GLUON_CHECK(bound, "watch: cannot listen on ", options.host, " port ", options.port, ": ",
-              errno == 0 ? "not an address of this machine" : std::strerror(errno),
-              "; choose another --port (0 takes a free one) or --host");
-  // The library's backlog is 5; beyond that the kernel drops connections, which are retried seconds later.
-  ::listen(listener->socket, kBacklog);
-  listener->thread = std::jthread([&server] { server.listen_after_bind(); });
-  while (!server.is_running()) std::this_thread::yield();  // an earlier stop() would be ignored
-  return {port, listener};
+  try {
+    const auto listener = std::make_shared<Listener>(answers, options);
+    return {listener->port(), listener};
+  } catch (const std::system_error& error) {
+    throw InputError(join("watch: cannot listen on ", options.host, " port ", options.port, ": ",
+                          error.code().message(), "; choose another --port (0 takes a free one) or --host"));
+  }
 }
 
 }  // namespace gluon::lab

@@ -1,6 +1,7 @@
-// WatchServer: serves WatchAnswers over HTTP, with cpp-httplib.
+// WatchServer: serves WatchAnswers over HTTP, one request per connection.
 //
-// Without that library the build uses no_watch_server.cpp instead.
+// A connection costs a place of the PollServer until its request is complete; only then is it worked on, by one of a
+// few threads.
 
 #pragma once
 
