@@ -13,14 +13,13 @@
 #include <fstream>
 #include <iomanip>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/json.h"
 
 namespace gluon {
 namespace {
@@ -70,7 +69,7 @@ std::vector<WrittenTensor> written_order(const TensorFile& file, const std::stri
     GLUON_CHECK(tensor.defined() && tensor.layout() == at::kStrided && !tensor.is_meta(), origin, "tensor '", name,
                 "' must be dense with values");
     const auto dtype = std::find_if(kDtypes.begin(), kDtypes.end(),
-                                    [&](const Dtype& known) { return known.second == tensor.scalar_type(); });
+                                    [type = tensor.scalar_type()](const Dtype& known) { return known.second == type; });
     GLUON_CHECK(dtype != kDtypes.end(), origin, "tensor '", name, "' has dtype ", tensor.scalar_type(),
                 ", expected one of ", kDtypeNames);
     order.push_back({name, dtype->first, tensor.detach(),
@@ -152,24 +151,8 @@ std::string read_header(std::istream& in, uint64_t size, const std::string& orig
 }
 
 json parse_header(const std::string& header, const std::string& origin) {
-  std::array<std::set<std::string>, 4> names;  // by depth, of the object being read
-  const auto refuse_twins = [&](int depth, json::parse_event_t event, json& parsed) {
-    const auto level = static_cast<std::size_t>(depth);
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      GLUON_CHECK(level + 1 < names.size(), origin, "has a header nested deeper than the format");
-      names[level + 1].clear();
-    } else if (event == json::parse_event_t::key) {
-      const auto& name = parsed.get_ref<const std::string&>();
-      GLUON_CHECK(names[level].insert(name).second, origin, "lists '", name, "' twice");
-    }
-    return true;
-  };
-  json parsed;
-  try {
-    parsed = json::parse(header, refuse_twins);
-  } catch (const json::exception&) {
-    throw InputError(join(origin, "is not a safetensors file: its header is not JSON"));
-  }
+  constexpr std::size_t kDepth = 3;  // of data_offsets in a tensor in the header
+  json parsed = parse_json(header, join(origin, "is not a safetensors file: its header"), kDepth);
   GLUON_CHECK(header.front() == '{' && parsed.is_object(), origin,
               "is not a safetensors file: its header must be a JSON object");
   return parsed;

@@ -9,7 +9,6 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <thread>
 #include <tuple>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "gluon/core/check.h"
+#include "gluon/core/json.h"
 #include "lab/data/input_file.h"
 
 namespace gluon::lab {
@@ -92,7 +92,7 @@ Code compiled_words() {
 /// Token ids by bytes, from encoder.json; the separator keeps its written form.
 Ids read_encoder(const std::filesystem::path& path) {
   const std::string file = path.string();
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
+  const nlohmann::json json = parse_json(read_file(path), file);
   GLUON_CHECK(json.is_object(), file, ": expected one JSON object from tokens to ids");
   GLUON_CHECK(json.size() <= kMaxVocabulary, file, ": at most ", kMaxVocabulary, " tokens fit 16 bits, got ",
               json.size());
@@ -139,6 +139,10 @@ Merges read_merges(const std::filesystem::path& path, const Ids& ids) {
     made[merged->second] = true;
     merges.emplace(pair_key(ids.at(left), ids.at(right)), Merge{static_cast<uint32_t>(merges.size()), merged->second});
   }
+  constexpr std::size_t kUnmerged = 256 + 1;  // the bytes and the separator
+  GLUON_CHECK(merges.size() + kUnmerged == ids.size(), file, " makes ", merges.size(),
+              " tokens by merging, encoder.json has ", ids.size() - kUnmerged, " beside the 256 bytes and '",
+              Tokenizer::kSeparator, "'; is one of the files cut?");
   return merges;
 }
 

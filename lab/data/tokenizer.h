@@ -35,7 +35,7 @@ class Tokenizer {
 
   /// Reads encoder.json and vocab.bpe from `folder`. Throws InputError when one is missing, is not JSON, has ids
   /// other than 0..n-1 (n <= 65536), lacks one of the 256 bytes or the separator, or merges a pair twice or before its
-  /// parts.
+  /// parts, or makes fewer tokens by merging than encoder.json names.
   explicit Tokenizer(const std::filesystem::path& folder);
 
   /// Called after each piece with the number of bytes encoded so far, by one thread at a time. An exception stops

@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iomanip>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/json.h"
 #include "gluon/fit/median.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/train/config_fields.h"
@@ -27,20 +28,26 @@ bool is_number(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// The validation losses of an authors' log ("step:50/5001 val_loss:5.8121 train_time:40110ms"), which has no training
-// losses and tokens.
+// "step:50/5001 val_loss:5.8121 train_time:40110ms" of an authors' log, which has no training losses and tokens.
+std::optional<LogRow> paper_loss(const std::string& line) {
+  LogRow row{.loss = Sample::kMissing, .seconds = Sample::kMissing};
+  int place = 0;
+  double val = 0, milliseconds = 0;
+  const char* const end = line.data() + line.size();
+  if (!line.starts_with("step:")) return std::nullopt;
+  const auto [rest, error] = std::from_chars(line.data() + 5, end, row.step);
+  if (error != std::errc()) return std::nullopt;
+  if (std::sscanf(rest, "/%*[0-9] val_loss:%lf%n", &val, &place) < 1) return std::nullopt;
+  row.val = val;
+  if (std::sscanf(rest + place, " train_time:%lf", &milliseconds) == 1) row.seconds = milliseconds / 1000;
+  return row;
+}
+
 std::vector<LogRow> read_paper_losses(const fs::path& path) {
   std::istringstream lines(read_text(path, "report"));
   std::vector<LogRow> rows;
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
-    double step = 0, val = 0, milliseconds = Sample::kMissing;
-    const int found = std::sscanf(line.c_str(), "step:%lf/%*d val_loss:%lf train_time:%lf", &step, &val, &milliseconds);
-    if (found < 2) continue;
-    LogRow& row = rows.emplace_back();
-    row.step = static_cast<int64_t>(step);
-    row.loss = Sample::kMissing;
-    row.val = val;
-    row.seconds = milliseconds / 1000;
+    if (const auto row = paper_loss(line)) rows.push_back(*row);
   }
   return rows;
 }
@@ -105,6 +112,17 @@ TrainConfig config_of(ReportRun& run) {
   return config;
 }
 
+// Without them, which a note says, when they cannot be read.
+void read_facts(ReportRun& run) {
+  std::string facts = read_text(run.path / "facts.json", "report");
+  try {
+    if (!facts.empty()) (void)parse_json(facts, "facts.json");
+    run.facts = std::move(facts);
+  } catch (const InputError&) {
+    run.notes.emplace_back("facts.json is damaged: machine, data and routing are not shown.");
+  }
+}
+
 ReportRun read_run(const fs::path& path, const FitOptions& options) {
   ReportRun run;
   run.path = path;
@@ -114,11 +132,7 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
     const RunDirectory directory = RunDirectory::open(path);
     run.config = directory.config();
     run.log = directory.log();
-    if (fs::exists(path / "facts.json")) run.facts = read_text(path / "facts.json", "report");
-    if (!run.facts.empty() && !nlohmann::json::accept(run.facts)) {
-      run.facts.clear();
-      run.notes.emplace_back("facts.json is damaged: machine, data and routing are not shown.");
-    }
+    if (fs::exists(path / "facts.json")) read_facts(run);
   } else if (paper_log) {
     run.log = read_paper_losses(path);
   }

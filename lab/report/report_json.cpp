@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "gluon/core/check.h"
+#include "gluon/core/json.h"
 #include "gluon/version.h"
 
 namespace gluon::lab {
@@ -115,7 +115,7 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
       {"name", run.name},
       {"path", run.path.string()},
       {"config", run.config},
-      {"facts", run.facts.empty() ? Json(nullptr) : Json::parse(run.facts)},
+      {"facts", run.facts.empty() ? Json(nullptr) : Json(parse_json(run.facts, "facts.json"))},
       {"estimator", estimator_name(run.estimator)},
       {"notes", run.notes},
       {"log", log_json(run.log, limits.log_points)},

@@ -2,13 +2,14 @@
 
 #include <charconv>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/json.h"
+#include "gluon/core/printable.h"
 #include "gluon/core/spec.h"
 #include "lab/train/run_directory.h"
 
@@ -134,9 +135,11 @@ std::string_view string_token(std::string_view text, const std::string& origin) 
 
 std::string decoded(std::string_view token, const std::string& origin) {
   if (token.front() == '\'') return std::string(token.substr(1, token.size() - 2));
-  const nlohmann::json value = nlohmann::json::parse(token, nullptr, /*allow_exceptions=*/false);
-  GLUON_CHECK(value.is_string(), origin, ": expected UTF-8 text with the escapes of TOML, got ", token);
-  return value;
+  try {
+    return parse_json(token, origin);
+  } catch (const InputError&) {
+    throw InputError(join(origin, ": expected UTF-8 text with the escapes of TOML, got ", printable(token)));
+  }
 }
 
 std::string parse_value(std::string_view text, const std::string& origin) {

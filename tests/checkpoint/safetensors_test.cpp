@@ -203,7 +203,7 @@ TEST_F(Safetensors, HostileHeadersAreRejectedBeforeAllocation) {
   refuses("{nonsense}", 0, "its header is not JSON");
   refuses("{\"a\xff\": 1}", 0, "its header is not JSON");
   refuses(R"({"a": 1e999})", 0, "its header is not JSON");
-  refuses(R"({"a": {"b": [[1]]}})", 0, "has a header nested deeper than the format");
+  refuses(R"({"a": {"b": [[1]]}})", 0, "its header is nested deeper than 3 levels");
   refuses(R"({"a": 1})", 0, "tensor 'a' needs a dtype, a shape and two data_offsets");
   refuses(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})", 4, "needs a dtype, a shape");
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})", 4, "two data_offsets");

@@ -184,7 +184,11 @@ TEST(Tokenizer, BadVocabularyFiles) {
       {[](TinyVocabulary& v) { v.merges += "a b c\n"; }, "line 6: expected two tokens, got 'a b c'"},
       {[](TinyVocabulary& v) { v.merges += "abc d\n"; }, "line 6: merges 'abc d' before both parts exist"},
       {[](TinyVocabulary& v) { v.merges += "a z\n"; }, "line 6: the result of 'a z' is not in encoder.json"},
-      {[](TinyVocabulary& v) { v.merges += "a b\n"; }, "line 6: the result of 'a b' was merged before"}};
+      {[](TinyVocabulary& v) { v.merges += "a b\n"; }, "line 6: the result of 'a b' was merged before"},
+      // Cut between two lines, and empty: every token must be made, or other tokens would come out.
+      {[](TinyVocabulary& v) { v.merges.resize(v.merges.rfind("b a")); },
+       "vocab.bpe makes 3 tokens by merging, encoder.json has 4 beside the 256 bytes and '<|endoftext|>'"},
+      {[](TinyVocabulary& v) { v.merges.clear(); }, "vocab.bpe makes 0 tokens by merging, encoder.json has 4"}};
   for (const auto& [change, message] : cases) {
     TinyVocabulary vocabulary;
     change(vocabulary);
@@ -193,7 +197,9 @@ TEST(Tokenizer, BadVocabularyFiles) {
   TemporaryFolder folder;
   EXPECT_INPUT_ERROR(Tokenizer(folder.path()), "encoder.json': No such file or directory");
   folder.write("encoder.json", "{ no json");
-  EXPECT_INPUT_ERROR(Tokenizer(folder.path()), "expected one JSON object");
+  EXPECT_INPUT_ERROR(Tokenizer(folder.path()), "encoder.json is not JSON");
+  folder.write("encoder.json", "{\"a\":" + std::string(3'000'000, '[') + std::string(3'000'000, ']') + "}");
+  EXPECT_INPUT_ERROR(Tokenizer(folder.path()), "encoder.json is nested deeper than 32 levels");
   const Tokenizer tokenizer = TinyVocabulary().tokenizer();
   EXPECT_INPUT_ERROR(tokenizer.decode(Tokens{1, 261}), "cannot decode token 261, the vocabulary has 261");
 }

@@ -40,10 +40,13 @@ fs::path make_run(const TemporaryFolder& folder, const std::string& name, bool s
 TEST(ReportData, NoteOnDamagedFacts) {
   const TemporaryFolder folder;
   const fs::path run = make_run(folder, "a", false);
-  folder.write("a/facts.json", "{\"version\": ");
-  const ReportData data = collect({run});
-  EXPECT_EQ(data.runs[0].facts, "");
-  EXPECT_NE(data.runs[0].notes.at(0).find("facts.json is damaged"), std::string::npos);
+  for (const std::string& facts : {std::string("{\"version\": "), std::string(R"({"data": 1, "data": 2})"),
+                                   std::string(3'000'000, '[') + std::string(3'000'000, ']')}) {
+    folder.write("a/facts.json", facts);
+    const ReportData data = collect({run});
+    EXPECT_EQ(data.runs[0].facts, "");
+    EXPECT_NE(data.runs[0].notes.at(0).find("facts.json is damaged"), std::string::npos);
+  }
 }
 
 TEST(ReportData, RunWithSamples) {
