@@ -58,15 +58,18 @@ struct Scale {
   }
   void close() {
     if (low > high) low = high = 1;
-    if (low == high) {
-      low = log ? low / 2 : low - 0.5;
-      high = log ? high * 2 : high + 0.5;
-    }
+    // Within rounding it is one value: no tick would fit between the ends.
+    const double size = std::max(std::abs(low), std::abs(high));
+    using Limits = std::numeric_limits<double>;
+    if (high - low > std::max(1e-9 * size, Limits::min())) return;
+    const double margin = std::max(0.5, 1e-3 * size);
+    low = log ? std::max(low / 2, Limits::denorm_min()) : std::max(low - margin, Limits::lowest());
+    high = log ? std::min(high, Limits::max() / 2) * 2 : std::min(high + margin, Limits::max());
   }
   // 0 at the low end, 1 at the high one.
   double share(double value) const {
     if (log) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
-    return (value - low) / (high - low);
+    return (value / 2 - low / 2) / (high / 2 - low / 2);  // half: the range may be larger than the largest number
   }
 };
 
@@ -176,10 +179,18 @@ std::vector<double> ticks(double low, double high, bool log) {
     if (found.size() >= 2) return found;
     found.clear();
   }
-  const double raw = (high - low) / 6;
+  constexpr int kMost = 12;
+  const double raw = high / 6 - low / 6;
   const double power = std::pow(10, std::floor(std::log10(raw)));
   const double step = power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
-  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) found.push_back(k * step);
+  const double first = std::ceil(low / step - 1e-9);
+  // Counted, because beyond 2^53 steps first + 1 is first again; there, and where the step is 0, the ends must do.
+  for (int i = 0; i < kMost && std::isfinite(first); ++i) {
+    const double tick = (first + i) * step;
+    if (!std::isfinite(tick) || tick > high + 1e-9 * step || (!found.empty() && tick <= found.back())) break;
+    found.push_back(tick);
+  }
+  if (found.empty()) found.push_back(low);
   return found;
 }
 

@@ -37,7 +37,7 @@ std::string figure_csv(const Figure& figure);
 std::string heatmap_svg(const std::string& title, const SweepTable& table);
 
 /// Positions of ticks between `low` and `high`: multiples of 1, 2 or 5 times a power of ten. On a log scale powers of
-/// ten, if there are at least two.
+/// ten, if there are at least two. Few, ascending and finite for every finite range.
 std::vector<double> ticks(double low, double high, bool log);
 
 }  // namespace gluon::lab

@@ -1,6 +1,8 @@
 #include "lab/report/figure.h"
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "tests/expect_error.h"
 
@@ -18,6 +20,45 @@ TEST(Ticks, AreRoundNumbers) {
   EXPECT_EQ(ticks(-0.5, 100, false), (std::vector<double>{0, 20, 40, 60, 80, 100}));
   EXPECT_EQ(ticks(0.5, 200, true), (std::vector<double>{1, 10, 100}));
   EXPECT_EQ(ticks(2, 8, true), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
+}
+
+TEST(Ticks, AreFewInEveryRange) {
+  const double tiny = std::numeric_limits<double>::denorm_min(), huge = std::numeric_limits<double>::max();
+  const double ulp = std::numeric_limits<double>::epsilon();
+  const std::pair<double, double> ranges[] = {
+      {1, 1 + ulp},   {1, 1 + 2 * ulp}, {0.003, 0.003 * (1 + 2 * ulp)},
+      {1, 1},         {1e300, 1e300},   {9.223372036854774e18, 9.223372036854776e18},
+      {0, tiny},      {tiny, 2 * tiny}, {tiny, huge},
+      {-huge, huge},  {1e16, 1e16 + 4}, {-1e16 - 4, -1e16},
+      {1 - ulp, 1e9}, {huge / 2, huge}};
+  for (const auto& [low, high] : ranges) {
+    for (const bool log : {false, true}) {
+      if (log && low <= 0) continue;
+      const std::vector<double> found = ticks(low, high, log);
+      EXPECT_LE(found.size(), 700u) << low << " " << high;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_TRUE(std::isfinite(found[i])) << low << " " << high;
+        EXPECT_TRUE(i == 0 || found[i] > found[i - 1]) << low << " " << high;
+      }
+    }
+  }
+}
+
+TEST(FigureSvg, DrawsRangesOfAFewUlps) {
+  const double ulp = std::numeric_limits<double>::epsilon(), huge = std::numeric_limits<double>::max();
+  const std::vector<double> ranges[] = {
+      {1, 1 + ulp, 1},    {1, 1, 1},        {9.223372036854774e18, 9.223372036854775e18, 9.3e18},
+      {huge, huge, huge}, {-huge, 0, huge}, {5e-324, 5e-324, 1e-323}};
+  for (const auto& x : ranges) {
+    for (const auto& y : ranges) {
+      for (const bool log : {false, true}) {
+        const std::string svg = figure_svg({.log_y = log, .series = {{.label = "s", .x = x, .y = y}}});
+        EXPECT_LT(svg.size(), 100'000u);
+        EXPECT_EQ(svg.find("nan"), std::string::npos) << x[0] << " " << y[0] << " " << log;
+        EXPECT_EQ(svg.find("inf"), std::string::npos) << x[0] << " " << y[0] << " " << log;
+      }
+    }
+  }
 }
 
 TEST(FigureSvg, OmitsPointsThatCannotBeDrawn) {
