@@ -9,6 +9,8 @@
 namespace gluon {
 namespace {
 
+constexpr std::size_t kShownCharacters = 40;  // of a text too long to be anyone's expression
+
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
@@ -43,6 +45,8 @@ Spec parse_spec(std::string_view text, std::string_view what) {
       start = i + 1;
     } else if (inside[i] == '(') {
       ++depth;
+      GLUON_CHECK(depth < kMaxSpecDepth, what, ": parentheses deeper than ", kMaxSpecDepth, " in ", text.size(),
+                  " characters that start with '", text.substr(0, kShownCharacters), "'");
     } else if (inside[i] == ')') {
       --depth;
       GLUON_CHECK(depth >= 0, what, ": unbalanced parentheses in '", text, "'");

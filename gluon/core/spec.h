@@ -19,8 +19,11 @@ struct Spec {
   std::vector<std::string> arguments;
 };
 
+/// Parentheses inside one another; whoever reads an expression calls itself for each.
+inline constexpr int kMaxSpecDepth = 32;
+
 /// Splits at the outermost parentheses and commas; blanks around the parts are dropped. `what` names the kind of
-/// object in errors. Throws InputError on unbalanced parentheses or an empty name.
+/// object in errors. Throws InputError on unbalanced parentheses, more than kMaxSpecDepth of them, or an empty name.
 Spec parse_spec(std::string_view text, std::string_view what);
 
 /// The whole of `text` as a number; `what` says in errors where it was found. Throws InputError.

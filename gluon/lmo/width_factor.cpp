@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon {
 namespace {
@@ -39,7 +40,7 @@ class Parser {
 
   double atom() {
     if (accept_any("(")) {
-      const double value = sum();
+      const double value = inner();
       expect(')');
       return value;
     }
@@ -66,14 +67,22 @@ class Parser {
     if (!known) at_ = start;
     check(known, "a number, m, n, kernel, sqrt, max or min");
     expect('(');
-    const double first = sum();
+    const double first = inner();
     double value = std::sqrt(first);
     if (word != "sqrt") {
       expect(',');
-      const double second = sum();
+      const double second = inner();
       value = word == "max" ? std::max(first, second) : std::min(first, second);
     }
     expect(')');
+    return value;
+  }
+
+  // A sum in parentheses.
+  double inner() {
+    GLUON_CHECK(++depth_ <= kMaxSpecDepth, "width factor: parentheses deeper than ", kMaxSpecDepth);
+    const double value = sum();
+    --depth_;
     return value;
   }
 
@@ -94,6 +103,7 @@ class Parser {
   std::string_view text_;
   const MatrixShape& shape_;
   std::size_t at_ = 0;
+  int depth_ = 0;
 };
 
 }  // namespace

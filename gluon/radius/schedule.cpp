@@ -17,7 +17,7 @@ Schedule::Schedule(Kind kind, int64_t total, int64_t cooldown, double floor, int
   GLUON_CHECK(cooldown >= 0 && cooldown <= total, "Schedule: cooldown must be in [0, total = ", total, "], got ",
               cooldown);
   GLUON_CHECK(floor >= 0 && floor <= 1, "Schedule: floor must be in [0, 1], got ", floor);
-  GLUON_CHECK(warmup_steps + cooldown <= total, "Schedule: warmup and cooldown must fit into total = ", total, ", got ",
+  GLUON_CHECK(warmup_steps <= total - cooldown, "Schedule: warmup and cooldown must fit into total = ", total, ", got ",
               warmup_steps, " + ", cooldown);
 }
 

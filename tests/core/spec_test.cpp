@@ -23,6 +23,15 @@ TEST(Spec, MalformedSpecsAreRejected) {
   EXPECT_INPUT_ERROR(parse_integer("1.5", "schedule"), "schedule: expected a whole number, got '1.5'");
 }
 
+TEST(Spec, DeepNestingIsRejected) {
+  const auto nested = [](std::size_t depth) {
+    return join("a", std::string(depth, '('), "b", std::string(depth, ')'));
+  };
+  EXPECT_EQ(parse_spec(nested(kMaxSpecDepth), "norm").arguments.size(), 1u);
+  EXPECT_INPUT_ERROR(parse_spec(nested(kMaxSpecDepth + 1), "norm"), "norm: parentheses deeper than 32");
+  EXPECT_INPUT_ERROR(parse_spec(nested(1'000'000), "norm"), "norm: parentheses deeper than 32");
+}
+
 TEST(Spec, NumbersRoundTrip) {
   for (const double value : {0.1, 1.0 / 3.0, 1e-30, 12345678.9, std::sqrt(2.0)}) {
     EXPECT_EQ(parse_number(number_text(value), "test"), value);

@@ -31,5 +31,13 @@ TEST(WidthFactor, ErrorsQuoteTheRestOfTheExpression) {
   EXPECT_INPUT_ERROR(width_factor("(1+2", {}), "expected ')' at ''");
 }
 
+TEST(WidthFactor, DeepNestingIsRejected) {
+  EXPECT_EQ(width_factor(std::string(32, '(') + "7" + std::string(32, ')'), {}), 7);
+  EXPECT_INPUT_ERROR(width_factor(std::string(1'000'000, '('), {}), "width factor: parentheses deeper than 32");
+  std::string roots;
+  for (int i = 0; i < 1'000'000; ++i) roots += "sqrt(";
+  EXPECT_INPUT_ERROR(width_factor(roots, {}), "width factor: parentheses deeper than 32");
+}
+
 }  // namespace
 }  // namespace gluon

@@ -52,6 +52,8 @@ TEST(Schedule, BadInput) {
   EXPECT_INPUT_ERROR(Schedule::cosine(10, 2), "floor must be in [0, 1], got 2");
   EXPECT_INPUT_ERROR(Schedule::cosine(10, -0.5), "floor must be in [0, 1], got -0.5");
   EXPECT_INPUT_ERROR(Schedule::cosine(10, 0, 11), "warmup and cooldown must fit into total = 10, got 11 + 0");
+  EXPECT_INPUT_ERROR(make_schedule("linear(9223372036854775807,9223372036854775807,9223372036854775807)"),
+                     "warmup and cooldown must fit into total");
   EXPECT_INPUT_ERROR(make_schedule("step(3)"), "unknown name 'step(3)'; allowed are constant, warmup(STEPS)");
   for (const char* name : {"step", "step(3,4)", "constant(1)", "warmup", "warmup(1,2)", "linear(9)", "linear(9,1,1,1)",
                            "cosine", "cosine(9,0,1,1)"}) {
