@@ -5,13 +5,19 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "benchmarks/exactness.h"
 #include "gluon/fit/fit.h"
 #include "gluon/lmo/norm.h"
 #include "lab/train/config.h"
 #include "lab/train/step_timing.h"
 
 namespace gluon::benchmarks {
+
+/// Recorded by benchmarks/record_momenta.py; a program away from its sources goes without them.
+inline constexpr std::string_view kMomenta = GLUON_MOMENTA;
 
 /// One optimizer step over the hidden matrices of a model, or over its embedding, float32 gradients,
 /// momentum and parameters.
@@ -22,15 +28,15 @@ namespace gluon::benchmarks {
 ///   reference   the public Muon's way: one matrix at a time, Nesterov momentum, five Jordan steps with ordinary
 ///               products, update; embedding: momentum, sign and update one after another
 ///
-/// The error of a side is the root mean square, over one matrix of each shape, of |P - U V^T|_F / sqrt(min(m, n)): P is
-/// how a zero parameter moved, in units of the radius, U V^T comes from a float64 SVD (embedding: sign(g) of size
-/// |P - sign(g)|_F / sqrt(m n)). The bound is the time of our arithmetic at the speed of a large square at::mm
+/// Errors are distances from the exact direction, relative to its length, on three kinds of matrices (exactness.h);
+/// embedding: from sign(g) on Gaussian ones. The bound is the time of our arithmetic at the speed of a large square at::mm
 /// measured in the same run; embedding: of 20 bytes a parameter at the speed of a copy.
 struct StepOptions {
   std::string model = "gpt124m";  // gpt124m, gpt1b3, cnn or embedding
   std::string device = "cpu";
   std::string orthogonalizer{kDefaultOrthogonalizer};
-  int64_t layers = 0;  // transformer blocks (cnn: convolutions); 0 is all of them
+  std::string momenta{kMomenta};  // the safetensors file of recorded momenta
+  int64_t layers = 0;             // transformer blocks (cnn: convolutions); 0 is all of them
   int64_t repeats = 3;
 };
 
@@ -38,7 +44,11 @@ struct StepSide {
   std::string name;
   double milliseconds = 0;  // median
   double gflops = 0;        // GFLOP/s of the arithmetic this side does
-  double error = 0;
+};
+
+struct StepErrors {
+  std::string name;
+  Errors errors;
 };
 
 struct StepResult {
@@ -47,7 +57,8 @@ struct StepResult {
   int threads = 0;
   StepSide ours;
   StepSide reference;
-  double ratio = 0;  // reference / ours
+  std::vector<StepErrors> errors;  // of ours, the reference, and five bfloat16 steps of Polar Express
+  double ratio = 0;                // reference / ours
   double bound_milliseconds = 0;
 };
 

@@ -138,8 +138,9 @@ def measure_step(model, options):
     what = f"step, {model}"
 
     def ours():
-        done = run_ours(options, "step", "--model", model)["ours"]
-        return [row(what, "ours", done["ms"], floor=floor, error=None if model == "embedding" else done["error"])]
+        done = run_ours(options, "step", "--model", model)
+        error = None if model == "embedding" else done["errors"][0]["gaussian"]
+        return [row(what, "ours", done["ours"]["ms"], floor=floor, error=error)]
 
     rows = attempt(what, "ours", ours)
     parameters = [nn.Parameter(0.02 * torch.randn(shape, device="cuda")) for shape in shapes]

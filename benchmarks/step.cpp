@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string_view>
 
 #include "benchmarks/benchmarks.h"
+#include "benchmarks/exactness.h"
 #include "gluon/core/check.h"
 #include "gluon/fit/median.h"
 #include "gluon/geometry/presets.h"
@@ -26,12 +28,6 @@ constexpr double kRadius = 0.02;
 constexpr double kBeta = 0.95;
 constexpr int kReferenceSteps = 5;
 constexpr std::string_view kEmbedding = "embedding";
-
-struct Shape {
-  int64_t rows;
-  int64_t cols;
-  bool operator==(const Shape&) const = default;
-};
 
 // The hidden matrices of `blocks` blocks: q, k, v, projection and the two of the MLP.
 std::vector<Shape> gpt_shapes(int64_t blocks, int64_t width) {
@@ -163,38 +159,53 @@ double bytes_per_second(const at::Device& device) {
   return 2.0 * static_cast<double>(from.nbytes()) / least_seconds_of_three(device, [&] { to.copy_(from); });
 }
 
-// Squared error of a direction, an entry of the polar factor or a sign being 1 in the mean.
-double squared_error(const at::Tensor& direction, const at::Tensor& gradient, bool sign) {
-  const at::Tensor wide = gradient.to(at::kDouble);
-  const at::Tensor exact = sign ? wide.sign() : make_orthogonalizer("svd")->polar(wide.unsqueeze(0))[0];
-  const auto size = static_cast<double>(sign ? wide.numel() : std::min(wide.size(0), wide.size(1)));
-  return (direction.to(at::kDouble) - exact).square().sum().item<double>() / size;
+// How a step moves zero parameters, in units of the radius, upwards.
+Directions moves_of_a_step(const at::Device& device, const Geometry& geometry, const OptimizerOptions& options,
+                           Role role) {
+  return [=](const std::vector<at::Tensor>& gradients) {
+    std::vector<Layer> layers;
+    for (const at::Tensor& gradient : gradients) {
+      at::Tensor parameter = at::zeros_like(gradient, device);
+      parameter.mutable_grad() = gradient.to(device);
+      layers.push_back({join("layer", layers.size(), ".weight"), parameter, role});
+    }
+    Optimizer(layers, geometry, options).step();
+    std::vector<at::Tensor> moves;
+    for (const Layer& layer : layers) moves.push_back(layer.parameter / -kRadius);
+    return moves;
+  };
 }
 
-struct Errors {
-  double ours = 0;
-  double reference = 0;
-};
+Directions each(const std::function<at::Tensor(const at::Tensor&)>& direction) {
+  return [=](const std::vector<at::Tensor>& gradients) {
+    std::vector<at::Tensor> directions;
+    for (const at::Tensor& gradient : gradients) directions.push_back(direction(gradient));
+    return directions;
+  };
+}
 
-// One step from zero parameters for the first matrix of each shape: root mean square errors.
-Errors direction_errors(const std::vector<Shape>& shapes, const at::Device& device, const Geometry& geometry,
-                        const OptimizerOptions& options, Role role) {
-  std::vector<Shape> different;
-  for (const Shape& shape : shapes) {
-    if (std::find(different.begin(), different.end(), shape) == different.end()) different.push_back(shape);
+// Of ours, of the reference, and of the five bfloat16 steps that compiled systems take.
+std::vector<StepErrors> measure_errors(const StepOptions& options, const std::vector<Shape>& shapes,
+                                       const Directions& ours) {
+  if (options.model == kEmbedding) {
+    const std::vector<TestMatrix> signs = gaussian_signs(shapes);
+    const Directions reference = each([](const at::Tensor& g) { return g.sign(); });
+    return {{"ours", {.gaussian = error_of(ours, signs)}}, {"reference", {.gaussian = error_of(reference, signs)}}};
   }
-  const std::vector<Layer> layers = make_random_layers(different, device, role);
-  for (const Layer& layer : layers) at::Tensor(layer.parameter).zero_();
-  Optimizer(layers, geometry, options).step();
-  const bool sign = role == Role::kEmbedding;
-  Errors sum;
-  for (const Layer& layer : layers) {
-    const at::Tensor& gradient = layer.parameter.grad();
-    sum.ours += squared_error(layer.parameter / -kRadius, gradient, sign);
-    sum.reference += squared_error(sign ? gradient.sign() : Reference::orthogonalize(gradient), gradient, sign);
+  const std::vector<TestMatrix> gaussian = gaussian_matrices(shapes), one_over_i = one_over_i_matrices(shapes);
+  const bool has_recorded = options.momenta != kMomenta || std::filesystem::exists(options.momenta);
+  std::vector<TestMatrix> recorded;
+  if (has_recorded) recorded = recorded_matrices(options.momenta);
+  const OrthogonalizerPtr narrow = make_orthogonalizer("bfloat16:polar_express:5");
+  std::vector<StepErrors> errors;
+  for (const auto& [name, directions] :
+       {std::pair(join("ours (", options.orthogonalizer, ")"), ours),
+        std::pair(std::string("reference (newton_schulz:5)"), each(Reference::orthogonalize)),
+        std::pair(narrow->name(), each([&](const at::Tensor& g) { return narrow->polar(g.unsqueeze(0))[0]; }))}) {
+    errors.push_back({name, {error_of(directions, gaussian), {}, error_of(directions, one_over_i)}});
+    if (has_recorded) errors.back().errors.recorded = error_of(directions, recorded);
   }
-  const auto count = static_cast<double>(layers.size());
-  return {std::sqrt(sum.ours / count), std::sqrt(sum.reference / count)};
+  return errors;
 }
 
 }  // namespace
@@ -219,7 +230,8 @@ StepResult run_step(const StepOptions& options) {
                                  : presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
   const OptimizerOptions our_options{.momentum = sign ? Momentum::ema(kBeta) : Momentum::nesterov(kBeta),
                                      .orthogonalizer = options.orthogonalizer};
-  const Errors errors = direction_errors(shapes, device, geometry, our_options, role);
+  StepResult result;
+  result.errors = measure_errors(options, shapes, moves_of_a_step(device, geometry, our_options, role));
   const std::vector<Layer> layers = make_random_layers(shapes, device, role);
   Optimizer ours(layers, geometry, our_options);
   Reference reference(layers, sign);
@@ -231,7 +243,6 @@ StepResult run_step(const StepOptions& options) {
     reference_times.push_back(seconds_of(device, [&] { reference.step(); }));
   }
 
-  StepResult result;
   double our_flops = 0, their_flops = 0;
   for (const Shape& shape : shapes) {
     result.parameters += shape.rows * shape.cols;
@@ -243,9 +254,9 @@ StepResult run_step(const StepOptions& options) {
   const double their_time = median(reference_times);
   result.matrices = static_cast<int64_t>(shapes.size());
   result.threads = at::get_num_threads();
-  result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9, errors.ours};
+  result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9};
   result.reference = {sign ? "sign, one by one" : "newton_schulz:5, one by one", their_time * 1e3,
-                      their_flops / their_time * 1e-9, errors.reference};
+                      their_flops / their_time * 1e-9};
   result.ratio = their_time / our_time;
   result.bound_milliseconds = 1e3 * (sign ? 20.0 * static_cast<double>(result.parameters) / bytes_per_second(device)
                                           : our_flops / product_flops_per_second(device));

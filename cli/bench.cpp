@@ -34,18 +34,41 @@ std::string fixed(double value, int digits = 1) { return join(std::fixed, std::s
 std::string milliseconds(double value) { return fixed(value, value < 10 ? 3 : 1); }
 
 nlohmann::json to_json(const StepSide& side) {
-  return {{"name", side.name}, {"ms", side.milliseconds}, {"gflops", side.gflops}, {"error", side.error}};
+  return {{"name", side.name}, {"ms", side.milliseconds}, {"gflops", side.gflops}};
 }
 
-std::string table_line(const std::string& side, const std::string& time, const std::string& speed,
-                       const std::string& error) {
-  return join(std::left, std::setw(34), side, std::right, std::setw(12), time, std::setw(12), speed, std::setw(12),
-              error, '\n');
+nlohmann::json to_json(const std::optional<double>& value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+nlohmann::json to_json(const std::vector<benchmarks::StepErrors>& sides) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [name, errors] : sides) {
+    rows.push_back({{"name", name},
+                    {"gaussian", errors.gaussian},
+                    {"recorded", to_json(errors.recorded)},
+                    {"one_over_i", to_json(errors.one_over_i)}});
+  }
+  return rows;
+}
+
+std::string table_line(const std::string& side, const std::vector<std::string>& cells) {
+  std::string line = join(std::left, std::setw(40), side, std::right);
+  for (const std::string& cell : cells) line += join(std::setw(12), cell);
+  return line + '\n';
 }
 
 std::string table_line(const std::string& label, const StepSide& side) {
-  return table_line(label + " (" + side.name + ")", milliseconds(side.milliseconds), fixed(side.gflops),
-                    fixed(side.error, 4));
+  return table_line(label + " (" + side.name + ")", {milliseconds(side.milliseconds), fixed(side.gflops)});
+}
+
+std::string error_table(const std::vector<benchmarks::StepErrors>& sides) {
+  std::string table = table_line("distance from the exact direction", {"Gaussian", "recorded", "1/i"});
+  const auto cell = [](const std::optional<double>& value) { return value ? fixed(*value, 4) : "-"; };
+  for (const auto& [name, errors] : sides) {
+    table += table_line(name, {cell(errors.gaussian), cell(errors.recorded), cell(errors.one_over_i)});
+  }
+  return table;
 }
 
 Output bench_step(const StepOptions& options) {
@@ -60,12 +83,13 @@ Output bench_step(const StepOptions& options) {
            {"ours", to_json(result.ours)},
            {"ratio", result.ratio},
            {"reference", to_json(result.reference)},
+           {"errors", to_json(result.errors)},
            {"bound_ms", result.bound_milliseconds}},
           join("one optimizer step, ", options.model, ": ", result.matrices, " matrices, ", result.parameters,
                " parameters, float32, ", options.device, ", ", result.threads, " threads\n\n",
-               table_line("side", "ms", "GFLOP/s", "error"), table_line("ours", result.ours),
-               table_line("reference", result.reference), "\nratio reference/ours ", fixed(result.ratio, 2), "; bound ",
-               milliseconds(result.bound_milliseconds), " ms, reached ",
+               table_line("side", {"ms", "GFLOP/s"}), table_line("ours", result.ours),
+               table_line("reference", result.reference), '\n', error_table(result.errors), "\nratio reference/ours ",
+               fixed(result.ratio, 2), "; bound ", milliseconds(result.bound_milliseconds), " ms, reached ",
                fixed(100 * result.bound_milliseconds / result.ours.milliseconds), " % of it\n")};
 }
 
@@ -137,6 +161,8 @@ void add_step(CLI::App& bench) {
   step->add_option("--model", options->model, "gpt124m, gpt1b3, cnn or embedding")->capture_default_str();
   step->add_option("--device", options->device, "cpu or cuda")->capture_default_str();
   step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")->capture_default_str();
+  step->add_option("--momenta", options->momenta, "Checkpoint whose momenta measure the error, too")
+      ->capture_default_str();
   step->add_option("--layers", options->layers, "Only this many blocks of the model (0: all)")->capture_default_str();
   step->add_option("--repeats", options->repeats, "Timed steps per side; the median counts")->capture_default_str();
   set_callback(step, [options] { return bench_step(*options); });

@@ -68,9 +68,9 @@ class Norm {
 
 using NormPtr = std::shared_ptr<const Norm>;
 
-/// The orthogonalizer inside "spectral" when none is named: on the spectra gradients have, <g, lmo(g)> / |lmo(g)| is
-/// 0.83..0.93 of |g|*, against 0.68..0.82 for public Muon's five steps (docs/design.md).
-inline constexpr std::string_view kDefaultOrthogonalizer = "polar_express:4";
+/// The orthogonalizer inside "spectral" when none is named: the cheapest one whose runs end with the loss of runs with
+/// an exact one, within the noise of the seed (docs/orthogonalization.md).
+inline constexpr std::string_view kDefaultOrthogonalizer = "polar_express:5";
 
 /// The norm called `name` for matrices of `shape`. Beyond the table above:
 ///

@@ -11,9 +11,9 @@
 namespace gluon {
 namespace {
 
-// Flops of four steps on a k x l matrix, k <= l; symmetric products need half of theirs.
+// Flops of five steps on a k x l matrix, k <= l; symmetric products need half of theirs.
 double polar_cost(double k, double l) {
-  return l <= kGramAspect * k ? 4 * (3 * k * k * l + k * k * k) : 3 * k * k * l + 13 * k * k * k;
+  return l <= kGramAspect * k ? 5 * (3 * k * k * l + k * k * k) : 3 * k * k * l + 17 * k * k * k;
 }
 
 // Renumbers the ranks in the order in which the backward pass reaches their layers, so that consecutive exchanges have

@@ -36,9 +36,9 @@ CASES = [
     ("nanogpt", "normalized_descent", "all=0.1", 1),
     ("nanogpt", "deterministic_gluon", "L0=56,L1=20", 0),
     ("nanogpt", "adamw", "all=0.003", 1),
-    ("cnn", "unscion", "conv=0.035,head=2,vector=0.02", 1),
+    ("cnn", "unscion", "conv=0.034,head=2,vector=0.02", 1),
     ("cnn", "scion", "conv_gamma=0.006,conv=4,head=80", 1),
-    ("cnn", "muon", "hidden=0.015,adamw=0.003", 2),
+    ("cnn", "muon", "hidden=0.0075,adamw=0.002", 2),
     ("cnn", "sign_descent", "all=0.0018", 1),
     ("cnn", "normalized_descent", "all=0.05", 1),
     ("cnn", "deterministic_gluon", "L0=2,L1=15", 0),
@@ -217,7 +217,7 @@ def minimax_quintic(lower, upper):
     return a, b, c
 
 
-def polar_express(steps=4, lower=5e-3, safety=1.01, cushion=0.02407327424182761):
+def polar_express(steps=5, lower=1e-3, safety=1.01, cushion=0.02407327424182761):
     """The rows of Amsel et al., 2025; all but the last for singular values up to `safety` too large."""
     rows, upper = [], 1.0
     value = lambda row, s: row[0] * s + row[1] * s**3 + row[2] * s**5

@@ -37,6 +37,8 @@ expect 2 "polar_express" bench step --orthogonalizer householder
 expect 2 "the orthogonalizer must be an iteration, got 'svd'" bench step --orthogonalizer svd
 expect 2 "--threads" bench step --threads 0
 expect 0 "ratio reference/ours" bench step --model cnn --layers 2 --repeats 1
+expect 2 "no-such" bench step --model cnn --layers 1 --repeats 1 --momenta no-such
+expect 0 '"recorded": 0.' bench step --model cnn --layers 1 --repeats 1 --json
 expect 0 '"ratio":' bench step --model cnn --layers 1 --repeats 1 --json
 
 shape=(--layers 1 --width 32 --heads 2 --seq 32 --batch 4)

@@ -91,9 +91,9 @@ TEST(StepPlan, ALongMatrixCostsLessThanItsSquares) {
   EXPECT_EQ(cost(64, 256), cost(256, 64));
   EXPECT_GT(cost(64, 256), cost(64, 64));
   EXPECT_LT(cost(64, 256), 2 * cost(64, 64));
-  EXPECT_EQ(cost(4, 4), 4 * (3 * 64 + 64));
-  EXPECT_EQ(cost(4, 5), 4 * (3 * 16 * 5 + 64));
-  EXPECT_EQ(cost(4, 6), 3 * 16 * 6 + 13 * 64);
+  EXPECT_EQ(cost(4, 4), 5 * (3 * 64 + 64));
+  EXPECT_EQ(cost(4, 5), 5 * (3 * 16 * 5 + 64));
+  EXPECT_EQ(cost(4, 6), 3 * 16 * 6 + 17 * 64);
   EXPECT_EQ(step_cost(split_blocks({"h", at::zeros({64, 256})}, ""), {.norm = "rows"}), 64 * 256);
 }
 

@@ -72,7 +72,7 @@ bool read_iteration(const std::vector<std::string_view>& parts, std::string_view
     return true;
   }
   if (kind != "polar_express" || parts.size() > 3) return false;
-  PolarExpressOptions polar{.steps = parts.size() > 1 ? parse_steps(parts[1], what) : 4};
+  PolarExpressOptions polar{.steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5};
   polar.lower = parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(polar.steps);
   options.name = join(kind, ":", polar.steps);
   if (polar.lower != default_lower(polar.steps)) options.name += join(":", number_text(polar.lower));

@@ -11,7 +11,7 @@
 //
 //   svd                      exact
 //   newton_schulz[:T]        T steps (5) with Jordan's coefficients, as public Muon: ends in 0.68..1.13
-//   polar_express[:T[:L]]    T steps (4), optimal for singular values in [L, 1] after normalisation; L is 5e-3 up
+//   polar_express[:T[:L]]    T steps (5), optimal for singular values in [L, 1] after normalisation; L is 5e-3 up
 //                            to 4 steps, 1e-3 up to 7, 1e-4 from 8 on
 //   gram:NAME, direct:NAME   an iteration forced into one of its two forms; alone it picks the cheaper one
 //   float32:NAME             an iteration kept in float32 also where the GPU's kernels would take float16

@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
 
 TEST(Orthogonalizer, ShortNamesTakeTheDefaults) {
   for (const auto& [given, name] : {std::pair{"newton_schulz", "newton_schulz:5"},
-                                    {"polar_express", "polar_express:4"},
+                                    {"polar_express", "polar_express:5"},
                                     {"polar_express:7", "polar_express:7"},
                                     {"polar_express:4:0.005", "polar_express:4"},
                                     {"polar_express:5:0.001", "polar_express:5"},
@@ -167,7 +167,7 @@ TEST(Orthogonalizer, BadNumbersAreRejected) {
   EXPECT_NO_THROW(make_orthogonalizer("newton_schulz:100"));
   EXPECT_INPUT_ERROR(make_orthogonalizer("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
   EXPECT_INPUT_ERROR(make_orthogonalizer("bfloat16:gram:polar_express"),
-                     "orthogonalizer 'bfloat16:gram:polar_express:4': bfloat16 has the direct form only");
+                     "orthogonalizer 'bfloat16:gram:polar_express:5': bfloat16 has the direct form only");
 }
 
 TEST(Orthogonalizer, BadInputTensorsAreRejected) {
