@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "gluon/geometry/presets.h"
@@ -107,7 +108,31 @@ TEST(Optimizer, DefaultOrthogonalizerKeepsTheBallApproximately) {
     layers[0].parameter.mutable_grad() = random_tensor({24, 24}, 2);
     optimizer.step();
   }
-  EXPECT_LE(make_norm("spectral")->norm(layers[0].parameter.unsqueeze(0)).item<double>(), 2 * 1.13);  // five steps end in 0.84..1.12
+  EXPECT_LE(make_norm("spectral")->norm(layers[0].parameter.unsqueeze(0)).item<double>(),
+            2 * 1.13);  // five steps end in 0.84..1.12
+}
+
+TEST(Optimizer, TenThousandStepsStayInTheBallAndInTheirMemory) {
+  std::vector<Layer> layers{{"w", random_tensor({12, 20}, 1)}, {"v", random_tensor({6}, 2), Role::kVector}};
+  const Geometry geometry({{.role = Role::kVector, .norm = "euclidean", .radius = 0.1, .ball = 1.0},
+                           {.norm = "spectral(polar_express:8)", .radius = 0.1, .ball = 2.0}});
+  initialize(layers, geometry);
+  Optimizer optimizer(layers, geometry);
+  const auto take = [&](int steps) {
+    for (int step = 0; step < steps; ++step) {
+      for (Layer& layer : layers) layer.parameter.mutable_grad() = random_tensor(layer.parameter.sizes(), step);
+      optimizer.step();
+    }
+    std::ifstream pages("/proc/self/statm");
+    int64_t all = 0, resident = 0;
+    pages >> all >> resident;
+    return resident;
+  };
+  const int64_t before = take(2000);
+  EXPECT_LT(take(8000) - before, 256) << "pages";
+  EXPECT_EQ(optimizer.steps_taken(), 10000);
+  EXPECT_LE(make_norm("spectral")->norm(layers[0].parameter.unsqueeze(0)).item<double>(), 2 * (1 + 1e-3));
+  EXPECT_LE(layers[1].parameter.norm().item<double>(), 1 + 1e-5);
 }
 
 TEST(Optimizer, DecayAndBallShrinkTheWeights) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gluon/core/check.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -80,6 +81,30 @@ TEST_P(EveryOrthogonalizer, ZeroMatricesInABatchStayZero) {
     EXPECT_TRUE(at::equal(x[2], polar(g.slice(0, 2, 3))[0])) << m << " x " << n;
   }
   EXPECT_TRUE(at::equal(polar(at::zeros({2, 4, 4})), at::zeros({2, 4, 4})));
+}
+
+// Momenta of layers that hardly learn, or learn one thing: the direction stays in the ball and downhill.
+TEST_P(EveryOrthogonalizer, DegenerateMatricesStayBounded) {
+  for (const auto& [m, n] : kShapes) {
+    const at::Tensor column = at::randn({1, m, 1}, at::kDouble), row = at::randn({1, 1, n}, at::kDouble);
+    at::Tensor entry = at::zeros({1, m, n}, at::kDouble), twins = at::randn({1, m, n}, at::kDouble);
+    entry[0][m - 1][n / 2] = -3;
+    twins.select(1, m - 1).copy_(twins.select(1, 0));
+    // Rows of lengths from 1 to 1e-12.
+    const at::Tensor falling =
+        at::randn({1, m, n}, at::kDouble) * at::logspace(0, -12, m, 10.0, at::kDouble).view({m, 1});
+    for (const at::Tensor& g : {column * row, entry, twins, falling}) {
+      for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+        for (const double scale : {1.0, 1e-4, 1e3}) {
+          const at::Tensor rounded = (g * scale).to(dtype), x = polar(rounded).to(at::kDouble);
+          SCOPED_TRACE(join(m, " x ", n, " times ", scale, " in ", dtype));
+          ASSERT_TRUE(x.isfinite().all().item<bool>());
+          EXPECT_LT(at::linalg_svdvals(x).max().item<double>(), 1.25);
+          EXPECT_GT((rounded.to(at::kDouble) * x).sum().item<double>(), 0);
+        }
+      }
+    }
+  }
 }
 
 TEST_P(EveryOrthogonalizer, InputIsNotModified) {
