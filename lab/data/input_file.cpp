@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <glob.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,18 +17,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) close(value);
-  }
-};
+struct stat status_of(int descriptor, const std::string& name) {
+  struct stat status {};
+  GLUON_CHECK(fstat(descriptor, &status) == 0, "cannot read file '", name, "': ", std::strerror(errno));
+  return status;
+}
 
 }  // namespace
 
-std::string read_file(const fs::path& path) {
-  const MappedFile file(path);
-  return path.extension() == ".xz" ? unpacked_xz(file.bytes(), path) : std::string(file.bytes());
+uint64_t memory_limit() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+std::string read_file(const fs::path& path, uint64_t most) {
+  const InputFile file(path);
+  const auto size = static_cast<uint64_t>(file.size());
+  GLUON_CHECK(size <= most, "file '", path.string(), "' has ", size, " bytes, at most ", most,
+              " are read into memory, half of what this machine has; split it, or make token shards of its parts");
+  std::string bytes(size, '\0');
+  file.read(0, bytes.data(), bytes.size());
+  return path.extension() == ".xz" ? unpacked_xz(bytes, path, most) : bytes;
 }
 
 std::vector<fs::path> expand(const std::string& pattern) {
@@ -59,19 +66,32 @@ std::vector<fs::path> expand(const std::string& pattern) {
   return files;
 }
 
-MappedFile::MappedFile(const fs::path& path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  GLUON_CHECK(file.value >= 0, "cannot open file '", path.string(), "': ", std::strerror(errno));
-  struct stat status {};
-  GLUON_CHECK(fstat(file.value, &status) == 0, "cannot read file '", path.string(), "': ", std::strerror(errno));
-  GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", path.string(), "': it is ",
+InputFile::InputFile(const fs::path& path) : name_(path.string()) {
+  // Not to wait for the other end of a pipe.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  GLUON_CHECK(descriptor >= 0, "cannot open file '", name_, "': ", std::strerror(errno));
+  descriptor_ = {new int(descriptor), [](const int* open) {
+                   close(*open);
+                   delete open;
+                 }};
+  const struct stat status = status_of(descriptor, name_);
+  GLUON_CHECK(S_ISREG(status.st_mode), "cannot read '", name_, "': it is ",
               S_ISDIR(status.st_mode) ? "a folder" : "not a regular file", ", expected a file");
-  if (status.st_size == 0) return;  // mmap fails on an empty range
-  const auto size = static_cast<std::size_t>(status.st_size);
-  void* const address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
-  GLUON_CHECK(address != MAP_FAILED, "cannot map file '", path.string(), "': ", std::strerror(errno));
-  pages_ = {address, [size](void* pages) { munmap(pages, size); }};
-  bytes_ = {static_cast<const char*>(address), size};
+  size_ = status.st_size;
+}
+
+void InputFile::read(int64_t offset, void* bytes, std::size_t count) const {
+  char* next = static_cast<char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = pread(*descriptor_, next, count, offset);
+    if (done < 0 && errno == EINTR) continue;
+    GLUON_CHECK(done >= 0, "cannot read file '", name_, "': ", std::strerror(errno));
+    GLUON_CHECK(done > 0, "file '", name_, "' was cut from ", size_, " to ", status_of(*descriptor_, name_).st_size,
+                " bytes while it was read");
+    next += done;
+    offset += done;
+    count -= static_cast<std::size_t>(done);
+  }
 }
 
 }  // namespace gluon::lab

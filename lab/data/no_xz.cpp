@@ -3,7 +3,7 @@
 
 namespace gluon::lab {
 
-std::string unpacked_xz(std::string_view, const std::filesystem::path& path) {
+std::string unpacked_xz(std::string_view, const std::filesystem::path& path, uint64_t) {
   throw InputError(join("file '", path.string(), "': this program was built without liblzma; unpack the file first"));
 }
 

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <string>
 
@@ -18,23 +17,22 @@ using Header = std::array<int32_t, TokenShard::kHeaderBytes / sizeof(int32_t)>;
 
 }  // namespace
 
-bool TokenShard::recognizes(std::string_view bytes) {
+bool TokenShard::recognizes(const InputFile& file) {
   int32_t magic = 0;
-  if (bytes.size() < sizeof magic) return false;
-  std::memcpy(&magic, bytes.data(), sizeof magic);
+  if (file.size() < static_cast<int64_t>(sizeof magic)) return false;
+  file.read(0, &magic, sizeof magic);
   return magic == kMagic;
 }
 
 TokenShard::TokenShard(const std::filesystem::path& path) : file_(path) {
-  const std::string_view bytes = file_.bytes();
-  const auto size = static_cast<int64_t>(bytes.size());
+  const int64_t size = file_.size();
   GLUON_CHECK(size > 0, "token shard '", path.string(), "' is empty");
-  GLUON_CHECK(recognizes(bytes), "'", path.string(), "' is not a token shard: it does not start with the number ",
+  GLUON_CHECK(recognizes(file_), "'", path.string(), "' is not a token shard: it does not start with the number ",
               kMagic);
   GLUON_CHECK(size >= kHeaderBytes, "token shard '", path.string(), "' is truncated: ", size,
               " bytes, its header alone takes ", kHeaderBytes);
   Header header;
-  std::memcpy(header.data(), bytes.data(), sizeof header);
+  file_.read(0, header.data(), sizeof header);
   const int32_t version = header[1];
   const int64_t count = header[2];
   GLUON_CHECK(version == kVersion, "token shard '", path.string(), "' has version ", version, ", expected ", kVersion);
@@ -42,7 +40,11 @@ TokenShard::TokenShard(const std::filesystem::path& path) : file_(path) {
   const int64_t expected = kHeaderBytes + count * static_cast<int64_t>(sizeof(uint16_t));
   GLUON_CHECK(size == expected, "token shard '", path.string(), "' is ", size < expected ? "truncated" : "too long",
               ": ", size, " bytes, its header promises ", count, " tokens, which take ", expected);
-  tokens_ = {reinterpret_cast<const uint16_t*>(bytes.data() + kHeaderBytes), static_cast<std::size_t>(count)};
+  size_ = count;
+}
+
+void TokenShard::read(int64_t position, std::span<uint16_t> out) const {
+  file_.read(kHeaderBytes + position * static_cast<int64_t>(sizeof(uint16_t)), out.data(), out.size_bytes());
 }
 
 void write_token_shard(const std::filesystem::path& path, std::span<const uint16_t> tokens) {

@@ -3,14 +3,13 @@
 //   bytes 0..1023    256 x int32: magic 20240520, version 1, token count, then zeros
 //   bytes 1024..     token count x uint16
 //
-// A shard is mapped into memory: opening a large one takes no time, pages are loaded on first use.
+// A shard stays on the disk: opening a large one takes no time, and what is needed is read from the file each time.
 
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string_view>
 
 #include "lab/data/input_file.h"
 
@@ -25,15 +24,17 @@ class TokenShard {
   /// Opens and checks the header and the size. Throws InputError on a truncated or empty file or another format.
   explicit TokenShard(const std::filesystem::path& path);
 
-  /// Valid during the life of the shard.
-  std::span<const uint16_t> tokens() const { return tokens_; }
+  int64_t size() const { return size_; }  // in tokens
 
-  /// Whether `bytes`, the beginning of a file, start with the magic number.
-  static bool recognizes(std::string_view bytes);
+  /// The tokens from `position` on, as many as `out` has. Throws InputError when the file has been cut.
+  void read(int64_t position, std::span<uint16_t> out) const;
+
+  /// Whether the file starts with the magic number. Throws InputError when it cannot be read.
+  static bool recognizes(const InputFile& file);
 
  private:
-  MappedFile file_;
-  std::span<const uint16_t> tokens_;
+  InputFile file_;
+  int64_t size_ = 0;
 };
 
 /// Writes a shard atomically: `path` gets all of it or stays as it was. Throws InputError on no tokens, on more than

@@ -11,22 +11,28 @@
 namespace gluon::lab {
 namespace {
 
-/// Largest token; in blocks of fixed length, which compilers vectorize.
-int64_t largest(std::span<const uint16_t> tokens) {
-  constexpr std::size_t kBlock = 1024;
-  uint16_t top = 0;
-  for (; tokens.size() >= kBlock; tokens = tokens.subspan(kBlock)) {
-    for (std::size_t i = 0; i < kBlock; ++i) top = std::max(top, tokens[i]);
-  }
-  for (const uint16_t token : tokens) top = std::max(top, token);
-  return top;
-}
+constexpr int64_t kBlock = 1 << 16;  // tokens read at a time
 
 bool is_shard(const std::filesystem::path& path) {
-  return path.extension() == ".bin" || TokenShard::recognizes(MappedFile(path).bytes());
+  return path.extension() == ".bin" || TokenShard::recognizes(InputFile(path));
 }
 
 }  // namespace
+
+void TokenStream::Part::read(int64_t position, std::span<uint16_t> out) const {
+  if (shard) return shard->read(position, out);
+  std::copy_n(encoded.begin() + position, out.size(), out.begin());
+}
+
+/// Calls `visit(position, tokens)` with one block of the file after another.
+template <typename Visit> void TokenStream::Part::blocks(Visit visit) const {
+  std::vector<uint16_t> block(static_cast<std::size_t>(std::min(kBlock, size())));
+  for (int64_t position = 0; position < size(); position += kBlock) {
+    const auto tokens = std::span(block).first(static_cast<std::size_t>(std::min(kBlock, size() - position)));
+    read(position, tokens);
+    visit(position, tokens);
+  }
+}
 
 TokenStream TokenStream::from_files(const std::string& pattern, const Tokenizer* tokenizer) {
   TokenStream stream(pattern);
@@ -65,28 +71,35 @@ void TokenStream::add_text(std::string_view text, const std::string& name, const
 
 void TokenStream::add(Part part) {
   part.first = size_;
-  size_ += std::ssize(part.tokens());
-  vocabulary_ = std::max(vocabulary_, largest(part.tokens()) + 1);
+  size_ += part.size();
+  part.blocks([&](int64_t, std::span<const uint16_t> tokens) {
+    uint16_t largest = 0;
+    for (const uint16_t token : tokens) largest = std::max(largest, token);
+    vocabulary_ = std::max<int64_t>(vocabulary_, largest + 1);
+  });
   parts_.push_back(std::move(part));
 }
 
 void TokenStream::check_tokens(int64_t vocabulary) const {
   if (vocabulary >= vocabulary_) return;
   for (const Part& part : parts_) {
-    const std::span<const uint16_t> tokens = part.tokens();
-    const auto bad = std::find_if(tokens.begin(), tokens.end(), [&](uint16_t token) { return token >= vocabulary; });
-    GLUON_CHECK(bad == tokens.end(), "'", part.name, "' has token ", *bad, " at position ", bad - tokens.begin(),
-                ", the vocabulary allows 0..", vocabulary - 1);
+    part.blocks([&](int64_t position, std::span<const uint16_t> tokens) {
+      const auto bad = std::find_if(tokens.begin(), tokens.end(), [&](uint16_t token) { return token >= vocabulary; });
+      GLUON_CHECK(bad == tokens.end(), "'", part.name, "' has token ", *bad, " at position ",
+                  position + (bad - tokens.begin()), ", the vocabulary allows 0..", vocabulary - 1);
+    });
   }
 }
 
 void TokenStream::copy(int64_t position, int64_t count, int64_t* out) const {
   auto part = std::upper_bound(parts_.begin(), parts_.end(), position,
                                [](int64_t value, const Part& candidate) { return value < candidate.first; });
+  std::vector<uint16_t> tokens;
   for (--part; count > 0; ++part) {
-    const std::span<const uint16_t> tokens = part->tokens().subspan(position - part->first);
-    const int64_t here = std::min(count, std::ssize(tokens));
-    out = std::copy_n(tokens.begin(), here, out);
+    const int64_t start = position - part->first, here = std::min(count, part->size() - start);
+    tokens.resize(static_cast<std::size_t>(here));
+    part->read(start, tokens);
+    out = std::copy(tokens.begin(), tokens.end(), out);
     position += here;
     count -= here;
   }

@@ -1,6 +1,6 @@
 // TokenStream: the tokens of one or several files, one after another.
 //
-// Sources: token shards (mapped, token_shard.h), or text (also .xz), as bytes or encoded by a Tokenizer.
+// Sources: token shards (read where needed, token_shard.h), or text (also .xz), as bytes or encoded by a Tokenizer.
 
 #pragma once
 
@@ -33,7 +33,7 @@ class TokenStream {
   /// Throws InputError, naming the file and the position, unless all tokens are < vocabulary.
   void check_tokens(int64_t vocabulary) const;
 
-  /// Writes the tokens at [position, position + count) to `out`.
+  /// Writes the tokens at [position, position + count) to `out`. Throws InputError when a file has been cut.
   void copy(int64_t position, int64_t count, int64_t* out) const;
 
   const std::string& source() const { return source_; }
@@ -43,13 +43,15 @@ class TokenStream {
   std::string describe() const;
 
  private:
-  /// One file, as tokens in memory or as a mapped shard.
+  /// One file, as tokens in memory or as a shard.
   struct Part {
     std::string name;
     std::vector<uint16_t> encoded;
     std::optional<TokenShard> shard;
     int64_t first = 0;  // position in the stream
-    std::span<const uint16_t> tokens() const { return shard ? shard->tokens() : encoded; }
+    int64_t size() const { return shard ? shard->size() : std::ssize(encoded); }
+    void read(int64_t position, std::span<uint16_t> out) const;
+    template <typename Visit> void blocks(Visit visit) const;
   };
 
   explicit TokenStream(std::string source) : source_(std::move(source)) {}

@@ -40,13 +40,57 @@ TEST(ReadFile, BadFiles) {
                      "broken.xz' is corrupt: its xz data does not unpack");
 }
 
-TEST(MappedFile, ACopyKeepsTheBytes) {
+TEST(ReadFile, XzStreamsMayBePaddedButNotFollowedByOtherBytes) {
   const TemporaryFolder folder;
-  MappedFile file(folder.write("a", "alpha"));
-  const MappedFile copy = file;
-  file = MappedFile(folder.write("b", ""));
-  EXPECT_TRUE(file.bytes().empty());
-  EXPECT_EQ(copy.bytes(), "alpha");
+  const std::string good = packed("text");
+  const auto read = [&](const std::string& bytes) { return read_file(folder.write("a.xz", bytes)); };
+  EXPECT_EQ(read(good + std::string(8, '\0')), "text");
+  EXPECT_EQ(read(good + std::string(4, '\0') + good), "texttext");
+  EXPECT_INPUT_ERROR(read(good + "junk"), "a.xz' has 4 bytes after its xz data that are not xz");
+  EXPECT_INPUT_ERROR(read(good + std::string(1000, 'x')), "a.xz' has 1000 bytes after its xz data");
+  EXPECT_INPUT_ERROR(read(good + std::string(3, '\0')), "a.xz' has 3 bytes after its xz data");
+  EXPECT_INPUT_ERROR(read(good + std::string(4, '\0') + "x"), "a.xz' has 1 bytes after its xz data");
+  EXPECT_INPUT_ERROR(read(good + good.substr(0, 3)), "a.xz' is truncated: its xz data ends too early");
+  EXPECT_INPUT_ERROR(read(good + good.substr(0, good.size() - 1)), "a.xz' is truncated: its xz data ends too early");
+}
+
+TEST(ReadFile, RefusesWhatTakesTooMuchMemory) {
+  const TemporaryFolder folder;
+  constexpr std::size_t kBomb = std::size_t{100} << 20;
+  const std::string bomb = packed(std::string(kBomb, '\0'));
+  EXPECT_LT(bomb.size(), 20000u);
+  const auto path = folder.write("bomb.xz", bomb);
+  EXPECT_EQ(read_file(path).size(), kBomb);
+  // The index says it before anything is unpacked. Without one, unpacking stops at the limit.
+  EXPECT_INPUT_ERROR(read_file(path, kBomb - 1),
+                     "bomb.xz' unpacks to at least 104857600 bytes, at most 104857599 are read into memory");
+  EXPECT_INPUT_ERROR(read_file(folder.write("bomb.xz", bomb.substr(0, bomb.size() - 12)), 1 << 20),
+                     " bytes, at most 1048576 are read into memory, half of what this machine has");
+  EXPECT_INPUT_ERROR(read_file(folder.write("bomb.xz", bomb + bomb), kBomb + 1), "at least 209715200 bytes");
+  EXPECT_INPUT_ERROR(read_file(folder.write("plain", "12345"), 4),
+                     "plain' has 5 bytes, at most 4 are read into memory");
+  EXPECT_GT(memory_limit(), uint64_t{1} << 26);
+}
+
+TEST(InputFile, ReadsPartsAndNoticesACut) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a", "alphabet");
+  const InputFile file(path), copy = file;
+  const auto read = [](const InputFile& from, int64_t offset, std::size_t count) {
+    std::string bytes(count, ' ');
+    from.read(offset, bytes.data(), count);
+    return bytes;
+  };
+  EXPECT_EQ(file.size(), 8);
+  EXPECT_EQ(read(file, 2, 4), "phab");
+  std::filesystem::resize_file(path, 4);
+  EXPECT_EQ(read(copy, 0, 4), "alph");
+  EXPECT_INPUT_ERROR(read(copy, 2, 4), "a' was cut from 8 to 4 bytes while it was read");
+  // Replaced by another file of its name, it stays what it was.
+  const auto other = folder.write("b", "alphabet");
+  const InputFile kept(other);
+  std::filesystem::rename(folder.write("c", "xy"), other);
+  EXPECT_EQ(read(kept, 0, 8), "alphabet");
 }
 
 TEST(Expand, FilesFoldersAndPatterns) {

@@ -221,6 +221,21 @@ TEST(TokenDataset, RejectsShortAndMixedData) {
   EXPECT_EQ(TokenDataset::from_files((folder.path() / "tokens.dat").string(), small(2)).tokens(), 100);
 }
 
+TEST(TokenDataset, AShardCutOrReplacedMeanwhile) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "a.bin";
+  write_token_shard(path, counting(9000));
+  const TokenDataset data = TokenDataset::from_files(path.string(), small(8));
+  const Batch before = data.train_batch(0, 64);
+  write_token_shard(path, counting(20));  // a new file of this name
+  EXPECT_TRUE(data.train_batch(0, 64).inputs.equal(before.inputs));
+
+  write_token_shard(path, counting(9000));
+  const TokenDataset cut = TokenDataset::from_files(path.string(), small(8));
+  std::filesystem::resize_file(path, 1100);
+  EXPECT_INPUT_ERROR(cut.train_batch(0, 64), "a.bin' was cut from 19024 to 1100 bytes while it was read");
+}
+
 TEST(TokenDataset, RejectsBadOptions) {
   const std::string text(1000, 'a');
   EXPECT_INPUT_ERROR(memory(text, {.context = 0}), "context must be >= 1, got 0");
