@@ -31,6 +31,8 @@ function points({x, y}: Series, logY: boolean): [number[], Value[]] {
   return [order.map((i) => x[i]!), order.map((i) => shown(y[i]))];
 }
 
+const kMostTicks = 100; // on an axis; there is room for about 20
+
 // Each series has its own points: at the pointer it shows its nearest one.
 function nearest(chart: uPlot, series: number, at: number): number {
   const values = chart.data[series];
@@ -55,9 +57,19 @@ function style(series: Series, logY: boolean): uPlot.Series {
   return {...common, ...styles[series.style ?? 'line']};
 }
 
+// Multiples of the increment between the ends. Counted: uPlot adds the increment until it is past the end, which never
+// ends where a step is lost in rounding, as beside 2^53.
+function splits(_: uPlot, __: number, low: number, high: number, increment: number): number[] {
+  const first = Math.ceil(low / increment);
+  const count = Math.floor(high / increment) - first + 1;
+  if (!(count >= 1 && count <= kMostTicks) || first + count > Number.MAX_SAFE_INTEGER) return [low, high];
+  return Array.from({length: count}, (___, k) => Number(((first + k) * increment).toPrecision(15)));
+}
+
 function axis(label: string, scale: string, size: number): uPlot.Axis {
   return {
     scale, label, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '11px system-ui, sans-serif', size,
+    ...(scale === 'log' ? {} : {splits}),
     stroke: () => color('ink-soft'), grid: {stroke: () => color('grid'), width: 1},
     ticks: {stroke: () => color('grid'), width: 1, size: 4},
     values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : short(tick))),

@@ -43,6 +43,16 @@ export function writeRun(name, steps) {
 export const logLine = (k) =>
   [k, k * 64, 10 / k, k % 10 === 0 ? 12 / k : '', k / 4, 0.1 + (k % 3) / 10, 1 / k, 0.1].join(',');
 
+/** A run of which there is only a log: step, tokens, loss, val and seconds of each row. */
+export function writeLog(name, rows) {
+  const path = join(folder, name);
+  mkdirSync(path);
+  writeFileSync(join(path, 'config.toml'), 'steps=5\n');
+  const lines = ['step,tokens,loss,val,seconds', ...rows.map((row) => row.join(','))];
+  writeFileSync(join(path, 'log.csv'), `${lines.join('\n')}\n`);
+  return path;
+}
+
 /** The page that gluon report makes of `runs`. */
 export function makePage(name, ...runs) {
   const page = join(folder, `${name}.html`);

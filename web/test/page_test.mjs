@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, folder, gradient, main, makePage, program, sharedData, test, writeRun, writeSamples, xRange}
+import {columns, folder, gradient, main, makePage, program, sharedData, test, writeLog, writeRun, writeSamples, xRange}
   from './harness.mjs';
 
 const cardNames = (page) => page.locator('.card').evaluateAll((cards) => cards.map((card) => card.dataset.layer));
@@ -50,6 +50,15 @@ main(async () => {
     await page.selectOption('#loss select >> nth=1', 'log');
     assert.equal(await page.evaluate(() => globalThis.gluonCharts.loss.scales.log.distr), 3);
   });
+  const far = (name, first, gap) => writeLog(name, count(5, (k) => [first + BigInt(k) * gap, k, 5 - k, '', k + 1]));
+  const ranges = [['near-2-63', 2n ** 63n - 5n, 1n], ['ulps', 10n ** 16n, 2n], ['wide', 0n, 2n ** 60n]];
+  for (const [name, first, gap] of ranges) {
+    await test(`steps beyond 2^53: ${name}`, makePage(name, far(name, first, gap)), async (page) => {
+      assert.ok((await columns(page, 'loss'))[1].some((value) => value === 5));
+      await page.locator('[data-chart=loss]').press('+');
+      await page.locator('[data-chart=loss]').press('0');
+    });
+  }
   await test('radii, alignment and the share of time over the run', small, async (page) => {
     const [step, head, hidden] = await columns(page, 'radius');
     assert.deepEqual(step, count(40, (k) => k + 1));
