@@ -71,6 +71,20 @@ bool CsvCells::split_quoted(std::string_view line, std::size_t& at) {
   return true;
 }
 
+bool read_line(std::istream& in, std::string& line, std::string_view origin) {
+  line.clear();
+  char part[4096];
+  do {
+    in.clear(in.rdstate() & ~std::ios::failbit);
+    in.getline(part, sizeof part);
+    line.append(part, static_cast<std::size_t>(in.gcount()));
+    GLUON_CHECK(line.size() <= kLongestLine + 1, origin, " has a line of more than ", kLongestLine, " bytes");
+  } while (in.fail() && !in.eof() && !in.bad());
+  if (!in.good()) return false;
+  line.pop_back();  // the break counts as read
+  return true;
+}
+
 CsvReader::CsvReader(std::string_view origin, const std::filesystem::path& path)
     : origin_(join(origin, ": ", path.string())), buffer_(1 << 18) {
   file_.rdbuf()->pubsetbuf(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
@@ -113,9 +127,8 @@ bool CsvReader::next() {
 }
 
 bool CsvReader::next_line() {
-  std::getline(file_, line_);
   ++line_number_;
-  if (!file_.good()) return false;
+  if (!read_line(file_, line_, origin_)) return false;
   bytes_ += line_.size() + 1;
   return true;
 }

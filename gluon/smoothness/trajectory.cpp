@@ -143,16 +143,17 @@ bool take_values(std::string_view& rest, Sample& sample) {
 
 Trajectory read_paper_log(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
+  const std::string origin = join("smoothness: ", path.string());
   Trajectory trajectory;
   std::map<int64_t, std::size_t> index;
   std::string line;
   // A last line without a break may have been cut inside a number.
-  for (int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+  for (int64_t number = 1; read_line(file, line, origin); ++number) {
     std::string_view rest = line;
     Sample sample;
     int64_t layer = 0;
     if (!take_start(rest, sample.step, layer)) continue;
-    GLUON_CHECK(take_values(rest, sample), "smoothness: ", path.string(), " line ", number,
+    GLUON_CHECK(take_values(rest, sample), origin, " line ", number,
                 ": expected L_estimated: NUMBER norm_grad: NUMBER, got '", line, "'");
     const auto [entry, fresh] = index.try_emplace(layer, trajectory.layers.size());
     if (fresh) trajectory.layers.push_back({.layer = std::to_string(layer)});
@@ -178,10 +179,12 @@ Trajectory read_trajectory(const fs::path& path) {
   GLUON_CHECK(fs::exists(file, error), "smoothness: ", path.string(),
               run ? " holds no smoothness.csv; gluon train writes one with --smoothness-every N"
                   : " does not exist; expected a run directory, a smoothness.csv or a log of the paper's authors");
+  GLUON_CHECK(fs::is_regular_file(file, error), "smoothness: cannot read ", file.string(),
+              ": it is not a regular file");
   std::ifstream start(file, std::ios::binary);
   GLUON_CHECK(start, "smoothness: cannot read ", file.string());
   std::string line;
-  std::getline(start, line);
+  (void)read_line(start, line, join("smoothness: ", file.string()));
   const bool csv = is_csv_header(line) || file.extension() == ".csv";
   Trajectory trajectory = csv ? TrajectoryReader(file).read() : read_paper_log(file);
   GLUON_CHECK(!trajectory.layers.empty(), "smoothness: ", file.string(), " holds no samples",

@@ -12,6 +12,7 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
 #include "gluon/core/json.h"
 #include "gluon/fit/median.h"
 #include "gluon/smoothness/trajectory.h"
@@ -44,9 +45,9 @@ std::optional<LogRow> paper_loss(const std::string& line) {
 }
 
 std::vector<LogRow> read_paper_losses(const fs::path& path) {
-  std::istringstream lines(read_text(path, "report"));
+  std::ifstream lines(path, std::ios::binary);
   std::vector<LogRow> rows;
-  for (std::string line; std::getline(lines, line) && !lines.eof();) {
+  for (std::string line; read_line(lines, line, join("report: ", path.string()));) {
     if (const auto row = paper_loss(line)) rows.push_back(*row);
   }
   return rows;
@@ -230,6 +231,8 @@ ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit
   std::set<fs::path> seen;
   for (const fs::path& path : paths) {
     GLUON_CHECK(fs::exists(path), "report: ", path.string(), " does not exist");
+    GLUON_CHECK(fs::is_directory(path) || fs::is_regular_file(path), "report: ", path.string(),
+                " is neither a folder nor a regular file");
     GLUON_CHECK(seen.insert(fs::canonical(path)).second, "report: ", path.string(), " is given twice");
     const bool folder = fs::is_directory(path);
     if (path.filename() == "sweep.csv" || (folder && fs::exists(path / "sweep.csv"))) {

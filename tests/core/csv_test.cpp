@@ -60,6 +60,23 @@ TEST(Csv, FindsColumnsByName) {
   EXPECT_INPUT_ERROR(csv.find({"x"}), "a.csv: column x appears more than once");
 }
 
+TEST(Csv, LinesHaveABound) {
+  const TemporaryFolder folder;
+  // Around the size of the reader's buffer, and the longest there may be.
+  for (const std::size_t size : {0, 1, 4094, 4095, 4096, 4097, 8191, 100000, (1 << 20) - 1}) {
+    const std::string cell(size, 'x');
+    CsvReader csv("test", folder.write("a.csv", "a,b\n" + cell + ",\n2,\n"));
+    ASSERT_TRUE(csv.next()) << size;
+    EXPECT_EQ(csv.text(0), cell);
+    ASSERT_TRUE(csv.next()) << size;
+    EXPECT_EQ(csv.text(0), "2");
+    EXPECT_FALSE(csv.next());
+  }
+  const auto path = folder.write("a.csv", "a,b\n" + std::string(2 << 20, 'x'));
+  EXPECT_INPUT_ERROR(CsvReader("test", path).next(), "a.csv has a line of more than 1048576 bytes");
+  EXPECT_INPUT_ERROR(CsvReader("test", "/dev/zero"), "test: /dev/zero has a line of more than 1048576 bytes");
+}
+
 TEST(Csv, BadFiles) {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& text) {
