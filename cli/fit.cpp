@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/printable.h"
 #include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/train/config_fields.h"
@@ -51,6 +52,11 @@ struct FitCommand {
   bool json = false;
 };
 
+// Names that are not UTF-8, as anything in a file may be, get replacement characters.
+void print(const ordered_json& json) {
+  std::cout << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
 void print_json(const TrajectoryFit& result) {
   ordered_json json = ordered_json::array();
   for (const LayerFit& layer : result.layers) {
@@ -61,27 +67,28 @@ void print_json(const TrajectoryFit& result) {
                     {"mse_rel", layer.fit.mse_rel},
                     {"violations", layer.fit.violations}});
   }
-  std::cout << json.dump(2) << '\n';
+  print(json);
 }
 
 void print_table(const TrajectoryFit& result, const FitOptions& options) {
   std::vector<int> widths = {7, 7, -9, -13, -13, -12, -13};
   for (const LayerFit& layer : result.layers) {
-    widths[0] = std::max(widths[0], static_cast<int>(layer.layer.size()) + 2);
-    widths[1] = std::max(widths[1], static_cast<int>(layer.group.size()) + 2);
+    widths[0] = std::max(widths[0], static_cast<int>(printable(layer.layer).size()) + 2);
+    widths[1] = std::max(widths[1], static_cast<int>(printable(layer.group).size()) + 2);
   }
   std::cout << "estimator: " << text_of(result.estimator).name << '\n'
             << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "") << "\n\n";
   print_row(widths, {"layer", "group", "samples", "L0", "L1", "mse_rel", "violations"});
   for (const auto& [layer, group, fit, unmoved, gradient, radius] : result.layers) {
-    print_row(widths, {layer, group, std::to_string(fit.samples), digits(fit.l0, 6), digits(fit.l1, 6),
-                       digits(fit.mse_rel, 3), join(std::fixed, std::setprecision(1), 100 * fit.violations, " %")});
+    print_row(widths,
+              {printable(layer), printable(group), std::to_string(fit.samples), digits(fit.l0, 6), digits(fit.l1, 6),
+               digits(fit.mse_rel, 3), join(std::fixed, std::setprecision(1), 100 * fit.violations, " %")});
   }
 }
 
 void print_unfitted(const TrajectoryFit& fits, std::ostream& out) {
   for (const UnfittedLayer& layer : fits.unfitted) {
-    out << "not fitted: layer '" << layer.layer << "': " << layer.reason << '\n';
+    out << "not fitted: layer '" << printable(layer.layer) << "': " << layer.reason << '\n';
   }
 }
 
@@ -89,7 +96,8 @@ void print_unfitted(const TrajectoryFit& fits, std::ostream& out) {
 void print_omissions(const TrajectoryFit& result, std::ostream& out) {
   for (const LayerFit& layer : result.layers) {
     if (layer.unmoved == 0) continue;
-    out << "layer '" << layer.layer << "': left out " << layer.unmoved << " samples in which it had not moved\n";
+    out << "layer '" << printable(layer.layer) << "': left out " << layer.unmoved
+        << " samples in which it had not moved\n";
   }
   print_unfitted(result, out);
 }
@@ -100,7 +108,7 @@ void fit(const FitCommand& command) {
   if (result.layers.empty()) {
     const UnfittedLayer& first = result.unfitted.front();
     throw InputError(join("fit: none of the ", result.unfitted.size(), " layers of ", command.path,
-                          " can be fitted; layer '", first.layer, "': ", first.reason));
+                          " can be fitted; layer '", printable(first.layer), "': ", first.reason));
   }
   command.json ? print_json(result) : print_table(result, command.fit);
   print_omissions(result, command.json ? std::cerr : std::cout);
@@ -129,7 +137,7 @@ void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool
   }
   const ordered_json json = {
       {"estimator", estimator_name(estimator)}, {"relative", relative}, {"config", config}, {"groups", groups}};
-  std::cout << json.dump(2) << '\n';
+  print(json);
 }
 
 void print_table(const std::vector<GroupRadius>& radii, bool relative) {
@@ -137,8 +145,8 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   print_row(widths, {"group", "layers", "L0", "L1", "|g|*", "predicted", relative ? "relative" : "used",
                      relative ? "" : "ratio"});
   for (const auto& [group, layers, l0, l1, gradient, predicted, used] : radii) {
-    std::vector<std::string> cells = {group,         std::to_string(layers), digits(l0, 4),
-                                      digits(l1, 4), digits(gradient, 4),    digits(predicted, 4)};
+    std::vector<std::string> cells = {printable(group), std::to_string(layers), digits(l0, 4),
+                                      digits(l1, 4),    digits(gradient, 4),    digits(predicted, 4)};
     if (relative) {
       cells.push_back(digits(predicted / radii.front().predicted, 4));
     } else if (std::isnan(used)) {
@@ -158,7 +166,7 @@ void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, 
   }
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
-      out << "ignored: layer '" << layer.layer << "': its gradient never changed\n";
+      out << "ignored: layer '" << printable(layer.layer) << "': its gradient never changed\n";
     }
   }
   print_unfitted(fits, out);

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "gluon/core/check.h"
 #include "gluon/core/openmp_spinning.h"
+#include "gluon/core/printable.h"
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
 #include "lab/ranks/launcher.h"
@@ -110,12 +111,12 @@ int main(int argc, char** argv) {
     std::_Exit(gluon::lab::kRankLostCode);  // threads may still wait for the lost rank
   } catch (const std::exception& error) {
     if (const std::string for_user = user_error(error); !for_user.empty()) {
-      std::cerr << "gluon: " << for_user << '\n';
+      std::cerr << "gluon: " << gluon::printable(for_user) << '\n';
       return 2;
     }
     // An error inside a library: the first line is the message, the rest a backtrace.
     const std::string text = error.what();
-    std::cerr << "gluon: internal error: " << text.substr(0, text.find('\n')) << '\n';
+    std::cerr << "gluon: internal error: " << gluon::printable(text.substr(0, text.find('\n'))) << '\n';
     return 1;
   }
   if (!std::cout.flush() || std::fflush(stdout) != 0) {

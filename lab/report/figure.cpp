@@ -9,6 +9,7 @@
 
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
+#include "gluon/core/printable.h"
 #include "gluon/core/spec.h"
 #include "lab/report/report_data.h"
 
@@ -31,7 +32,7 @@ std::string color_of(std::size_t index, std::size_t count) {
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : printable(text)) {  // XML has no control characters, and its text is UTF-8
     switch (c) {
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;

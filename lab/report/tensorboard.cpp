@@ -6,6 +6,7 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/printable.h"
 #include "lab/train/event_file.h"
 
 namespace gluon::lab {
@@ -41,7 +42,7 @@ std::string run_events(const ReportRun& run) {
       for (const auto& [name, value] :
            {std::pair("smoothness/", sample.smoothness), std::pair("gradient/", sample.gradient),
             std::pair("alignment/", sample.alignment)}) {
-        if (!std::isnan(value)) scalars.push_back({name + layer.name, value});
+        if (!std::isnan(value)) scalars.push_back({name + printable(layer.name), value});
       }
       bytes += scalars_record(start + seconds_at(run.log, sample.step), sample.step, scalars);
     }

@@ -7,6 +7,8 @@
 #include <limits>
 #include <sstream>
 
+#include "gluon/core/printable.h"
+
 namespace gluon::lab {
 namespace {
 
@@ -57,7 +59,7 @@ void print_log(std::ostream& out, const ReportRun& run) {
 void print_layers(std::ostream& out, const ReportRun& run) {
   if (run.layers.empty()) return;
   std::size_t name = 5;
-  for (const ReportLayer& layer : run.layers) name = std::max(name, layer.name.size());
+  for (const ReportLayer& layer : run.layers) name = std::max(name, printable(layer.name).size());
   const auto wide = static_cast<int>(name) + 2;
   out << "\n  Lhat ~ L0 + L1 |g|*, estimator " << estimator_name(run.estimator) << "\n  " << std::left
       << std::setw(wide) << "layer" << std::right << std::setw(11) << "L0" << std::setw(11) << "L1" << std::setw(11)
@@ -66,7 +68,7 @@ void print_layers(std::ostream& out, const ReportRun& run) {
   for (const ReportLayer& layer : run.layers) {
     std::vector<double> smoothness;
     for (const Sample& sample : layer.samples) smoothness.push_back(sample.smoothness);
-    out << "  " << std::left << std::setw(wide) << layer.name << std::right;
+    out << "  " << std::left << std::setw(wide) << printable(layer.name) << std::right;
     if (layer.fit) {
       out << std::setw(11) << number(layer.fit->l0) << std::setw(11) << number(layer.fit->l1) << std::setw(11)
           << number(layer.fit->mse_rel, 3) << std::setw(7) << std::lround(100 * layer.fit->violations) << " %"
@@ -82,15 +84,15 @@ void print_radii(std::ostream& out, const ReportRun& run) {
   out << "\n  " << std::left << std::setw(12) << "group" << std::right << std::setw(8) << "layers" << std::setw(12)
       << "predicted" << std::setw(12) << "used" << std::setw(12) << "ratio" << '\n';
   for (const GroupRadius& radius : run.radii) {
-    out << "  " << std::left << std::setw(12) << (radius.group.empty() ? "(all)" : radius.group) << std::right
-        << std::setw(8) << radius.layers << std::setw(12) << number(radius.predicted) << std::setw(12)
+    out << "  " << std::left << std::setw(12) << (radius.group.empty() ? "(all)" : printable(radius.group))
+        << std::right << std::setw(8) << radius.layers << std::setw(12) << number(radius.predicted) << std::setw(12)
         << number(radius.used) << std::setw(12) << number(radius.predicted / radius.used) << '\n';
   }
 }
 
 void print_sweep(std::ostream& out, const ReportSweep& sweep) {
-  out << sweep.name << "  (sweep, best first)\n  ";
-  for (const std::string& group : sweep.table.groups) out << std::left << std::setw(14) << group;
+  out << printable(sweep.name) << "  (sweep, best first)\n  ";
+  for (const std::string& group : sweep.table.groups) out << std::left << std::setw(14) << printable(group);
   out << "validation loss\n";
   std::vector<SweepCell> cells = sweep.table.cells;
   const auto rank = [](const SweepCell& cell) { return std::isnan(cell.val) ? HUGE_VAL : cell.val; };
@@ -130,12 +132,12 @@ std::string text_report(const ReportData& data) {
   std::ostringstream out;
   bool first = true;
   for (const ReportRun& run : data.runs) {
-    out << (first ? "" : "\n") << run.name << '\n';
+    out << (first ? "" : "\n") << printable(run.name) << '\n';
     first = false;
     print_log(out, run);
     print_layers(out, run);
     print_radii(out, run);
-    for (const std::string& note : run.notes) out << "  note: " << note << '\n';
+    for (const std::string& note : run.notes) out << "  note: " << printable(note) << '\n';
   }
   for (const ReportSweep& sweep : data.sweeps) {
     out << (first ? "" : "\n");

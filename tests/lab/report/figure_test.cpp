@@ -82,6 +82,12 @@ TEST(FigureSvg, EmptyAndConstantSeries) {
   }
 }
 
+TEST(FigureSvg, IsXmlWithAnyName) {
+  const std::string svg = figure_svg({.title = "\033[2J\xff<", .series = {{.label = "s", .x = {1, 2}, .y = {1, 2}}}});
+  EXPECT_NE(svg.find("\\x1b[2J\\xff&lt;"), std::string::npos);
+  EXPECT_EQ(svg.find('\033'), std::string::npos);
+}
+
 TEST(FigureCsv, ContainsAllPoints) {
   const Figure figure{.series = {{.label = "a, \"b\"", .x = {1, 2}, .y = {0.5, std::nan("")}}}};
   EXPECT_EQ(figure_csv(figure), "series,x,y\n\"a, \"\"b\"\"\",1,0.5\n\"a, \"\"b\"\"\",2,\n");

@@ -40,5 +40,19 @@ TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
   EXPECT_LT(text.find("3.5"), text.find("diverged"));
 }
 
+TEST(TextReport, ObeysNoNames) {
+  const std::string evil = "\033[2J\n\xff";
+  ReportRun run{.name = evil};
+  run.layers.resize(1);
+  run.layers[0] = {.name = evil, .unfitted = "no samples"};
+  run.radii.push_back({.group = evil, .layers = 1, .predicted = 0.5, .used = 0.25});
+  run.notes = {evil};
+  const ReportSweep sweep{evil, {{evil}, {{.radii = {1}, .val = 2}}}};
+  const std::string text = text_report({{}, {run}, {sweep}});
+  EXPECT_EQ(text.find('\033'), std::string::npos);
+  EXPECT_EQ(text.find('\xff'), std::string::npos);
+  EXPECT_NE(text.find("\\x1b[2J\\n\\xff"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gluon::lab
