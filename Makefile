@@ -8,10 +8,10 @@ GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),AUTO,OFF)
 PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
 PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
 
-.PHONY: help setup test-setup configure build demo test lint python bench bench-eager format clean
+.PHONY: help setup test-setup configure build demo test fuzz lint python bench bench-eager format clean
 
 help:
-	@echo "make build | demo | test | lint | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
+	@echo "make build | demo | test | fuzz | lint | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
 
 setup:
 	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
@@ -41,6 +41,14 @@ demo: configure
 test: test-setup lint build
 	@ctest --preset $(PRESET) -j $$(($(JOBS) + 1))
 
+# Every parser with libFuzzer for SECONDS_EACH: eleven targets, so the default takes two hours (docs/reliability.md).
+SECONDS_EACH ?= 600
+fuzz:
+	@scripts/setup.sh --fuzz
+	@cmake --preset fuzz --log-level=NOTICE
+	@cmake --build --preset fuzz -j $(JOBS)
+	@scripts/fuzz.py --seconds $(SECONDS_EACH)
+
 lint:
 	@scripts/setup.sh --lint
 	@scripts/lint.sh
@@ -65,4 +73,4 @@ format:
 	@scripts/format.sh
 
 clean:
-	rm -rf build build-debug build-asan
+	rm -rf build build-debug build-asan build-fuzz

@@ -28,7 +28,7 @@ endif()
 # Kernels for Hopper: built where nvcc 12.3 or later is; without it the library says that it has none.
 find_program(GLUON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 set(GLUON_KERNELS OFF)
-if(GLUON_NVCC AND NOT GLUON_SANITIZE)
+if(GLUON_NVCC AND NOT GLUON_SANITIZE AND NOT GLUON_FUZZ)
   execute_process(COMMAND ${GLUON_NVCC} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET)
   string(REGEX MATCH "release ([0-9.]+)" nvcc_release "${nvcc_says}")
   if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.3)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Gluon on Debian 12, and says what it does.
 #
-#   scripts/setup.sh [--browser] [--lint] [PACKAGE]...
+#   scripts/setup.sh [--browser] [--lint] [--fuzz] [PACKAGE]...
 #
-# --browser adds Chromium, for the tests of the report's page; --lint adds the programs that scripts/lint.sh runs.
+# --browser adds Chromium, for the tests of the report's page; --lint adds the programs that scripts/lint.sh runs;
+# --fuzz adds Clang with libFuzzer.
 #
 # The page is bundled from npm packages at build time. If they, node or Chromium cannot be installed, setup says so and
 # goes on: the program is then built without the page, or its browser tests are skipped.
@@ -27,6 +28,7 @@ for argument in "$@"; do
         command -v "$linter" >/dev/null || packages+=("$linter")
       done
       ;;
+    --fuzz) packages+=(clang libclang-rt-dev libomp-dev) ;;
     *) packages+=("$argument") ;;
   esac
 done
