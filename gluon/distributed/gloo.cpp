@@ -1,8 +1,11 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
+#include <thread>
 
 #include "gluon/core/check.h"
 #include "gluon/distributed/process_group.h"
@@ -41,18 +44,73 @@ void add_devices(Gloo::Options& options, c10d::Store& store, const Ranks& ranks)
   }
 }
 
-}  // namespace
+// One attempt of this rank to connect to all others; shared with its thread, which may outlive the attempt.
+struct Attempt {
+  std::atomic<bool> ended = false;
+  std::string error;
+  c10::intrusive_ptr<Gloo> group;
+};
 
-CollectivePtr make_gloo(const Ranks& ranks, const Rendezvous& rendezvous) {
-  const auto connect = [ranks](const StorePtr& store) -> c10::intrusive_ptr<C10dGroup> {
+void connect_once(Attempt& attempt, const StorePtr& store, const Ranks& ranks) {
+  try {
     auto options = Gloo::Options::create(ranks.timeout);
     add_devices(*options, *store, ranks);
     options->threads = 2;
-    auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), ranks.rank,
-                                           ranks.size, options);
-    group->barrier()->wait();  // rank 0 may leave early, and with it the store by which the others connect
-    return group;
-  };
+    attempt.group = c10::make_intrusive<Gloo>(store, ranks.rank, ranks.size, options);
+    attempt.group->barrier()->wait();  // rank 0 may leave early, and with it the store by which the others connect
+  } catch (const std::exception& error) {
+    attempt.error = error.what();
+    if (attempt.error.empty()) attempt.error = "connecting failed";
+  }
+  attempt.ended = true;
+}
+
+// Waits for the outcome of every rank, each an error or empty. Returns the first error, soon after it is known.
+std::string outcome_of_all(const StorePtr& store, const Ranks& ranks, const Attempt& attempt) {
+  constexpr std::chrono::milliseconds kPoll{10}, kFarewell{10000};
+  const auto key = [](int rank) { return join("outcome/", rank); };
+  std::string error;
+  bool reported = false;
+  std::chrono::steady_clock::time_point failed;
+  for (int known = 0; known < ranks.size;) {
+    if (!reported && (attempt.ended || !error.empty())) {
+      store->set(key(ranks.rank), to_bytes(attempt.ended ? attempt.error : error));
+      reported = true;
+    }
+    known = 0;
+    for (int rank = 0; rank < ranks.size; ++rank) {
+      if (!store->check({key(rank)})) continue;
+      ++known;
+      const std::string theirs = to_text(store->get(key(rank)));
+      if (error.empty() && !theirs.empty()) failed = std::chrono::steady_clock::now();
+      if (error.empty()) error = theirs;
+    }
+    const bool late = !error.empty() && std::chrono::steady_clock::now() - failed > kFarewell;
+    if (late) throw std::runtime_error(error);  // a rank is gone: no other attempt would succeed
+    std::this_thread::sleep_for(kPoll);
+  }
+  return error;
+}
+
+// Gloo takes whoever connects first to a port it opened for a rank, and that rank is then refused. So no attempt
+// succeeds with a stranger in it, and one that failed is repeated.
+c10::intrusive_ptr<C10dGroup> connect_all(const StorePtr& store, const Ranks& ranks) {
+  constexpr int kAttempts = 5;
+  std::string error;
+  for (int number = 0; number < kAttempts; ++number) {
+    const auto own = c10::make_intrusive<c10d::PrefixStore>(join("gloo/", number), store);
+    const auto attempt = std::make_shared<Attempt>();
+    std::thread([=] { connect_once(*attempt, own, ranks); }).detach();
+    error = outcome_of_all(own, ranks, *attempt);
+    if (error.empty()) return std::move(attempt->group);
+  }
+  throw std::runtime_error(error);
+}
+
+}  // namespace
+
+CollectivePtr make_gloo(const Ranks& ranks, const Rendezvous& rendezvous) {
+  const auto connect = [ranks](const StorePtr& store) { return connect_all(store, ranks); };
   return std::make_shared<ProcessGroup>(ranks, GroupOptions{.name = "gloo", .device = at::kCPU, .connect = connect},
                                         rendezvous);
 }

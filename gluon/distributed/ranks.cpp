@@ -97,6 +97,7 @@ Ranks Ranks::from_environment() {
     GLUON_CHECK(value > 0 && value < 65536, "environment: MASTER_PORT must be in 1..65535, got ", value);
     ranks.master_port = static_cast<uint16_t>(value);
   }
+  if (const auto secret = first_set({"GLUON_SECRET"})) ranks.secret = secret->value;
   if (launcher->given) ranks.store_prefix = torchrun_store_prefix();
   ranks.validate();
   return ranks;
@@ -106,6 +107,9 @@ void Ranks::validate() const {
   GLUON_CHECK(size >= 1, "ranks: the size must be >= 1, got ", size);
   GLUON_CHECK(rank >= 0 && rank < size, "ranks: the rank must be in 0..", size - 1, ", got ", rank);
   GLUON_CHECK(local_rank >= 0, "ranks: the local rank must be >= 0, got ", local_rank);
+  constexpr std::size_t kSecretLength = 16;
+  GLUON_CHECK(secret.empty() || secret.size() >= kSecretLength, "ranks: GLUON_SECRET must have at least ",
+              kSecretLength, " characters, got ", secret.size());
   GLUON_CHECK(timeout.count() > 0, "ranks: the timeout must be > 0, got ", timeout.count(), " ms");
 }
 

@@ -1,38 +1,22 @@
 #include "gluon/distributed/store.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "gluon/core/check.h"
+#include "gluon/distributed/rank_store.h"
 
 namespace gluon {
 namespace {
-
-// c10d reports a port in use in several lines, after several lines of log.
-void check_port(uint16_t port) {
-  const int socket = ::socket(AF_INET6, SOCK_STREAM, 0);
-  if (socket < 0) return;  // no IPv6 here: leave it to c10d
-  const int yes = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(port);
-  // Another socket that also allows reuse fails listen(), not bind().
-  const bool taken =
-      (::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(socket, 1) != 0) &&
-      errno == EADDRINUSE;
-  ::close(socket);
-  GLUON_CHECK(!taken, "rank 0: MASTER_PORT ", port, " is in use on this machine; choose another");
-}
 
 using Clock = std::chrono::steady_clock;
 
@@ -49,6 +33,35 @@ std::vector<int> missing_ranks(c10d::Store& store, int size) {
     if (!store.check({joined_key(rank)})) missing.push_back(rank);
   }
   return missing;
+}
+
+// Ranks that meet at a loopback address are all on this machine. A name does not tell: Debian gives a machine's own name
+// a loopback address there, and elsewhere it has another.
+bool meets_here(const Ranks& ranks) {
+  const std::string& place = ranks.master_address;
+  return place == "localhost" || place == "::1" ||
+         (place.starts_with("127.") && place.find_first_not_of("0123456789.") == std::string::npos);
+}
+
+std::shared_ptr<PollServer> serve_store_of(const Ranks& ranks) {
+  try {
+    return serve_store(meets_here(ranks) ? ranks.master_address : "", ranks.master_port, ranks.secret);
+  } catch (const std::system_error& error) {
+    GLUON_CHECK(error.code().value() != EADDRINUSE, "MASTER_PORT ", ranks.master_port,
+                " is in use on this machine; choose another");
+    throw InputError(
+        join("cannot listen on ", ranks.master_address, " port ", ranks.master_port, ": ", error.code().message()));
+  }
+}
+
+// Torchrun's own store, with the keys of this run.
+StorePtr open_launcher_store(const Ranks& ranks) {
+  c10d::TCPStoreOptions options;
+  options.port = ranks.master_port;
+  options.waitWorkers = false;
+  options.timeout = ranks.timeout;
+  return c10::make_intrusive<c10d::PrefixStore>(ranks.store_prefix,
+                                                c10::make_intrusive<c10d::TCPStore>(ranks.master_address, options));
 }
 
 // Polls one rank at a time: the store has to answer all ranks.
@@ -104,18 +117,17 @@ Meeting meet_at_store(const Ranks& ranks) {
 
 StorePtr open_store(const Ranks& ranks, bool serve) {
   const bool launcher_serves = !ranks.store_prefix.empty();
-  c10d::TCPStoreOptions options;
-  options.port = ranks.master_port;
-  options.isServer = serve && ranks.rank == 0 && !launcher_serves;
-  options.waitWorkers = false;
-  options.timeout = ranks.timeout;
-  (void)address_towards(ranks.master_address,
-                        ranks.master_port);  // c10d retries an unknown host until the timeout
-  if (options.isServer) check_port(ranks.master_port);
+  (void)address_towards(ranks.master_address, ranks.master_port);  // an unknown host is an InputError
   try {
-    const auto store = c10::make_intrusive<c10d::TCPStore>(ranks.master_address, options);
-    if (!launcher_serves) return store;
-    return c10::make_intrusive<c10d::PrefixStore>(ranks.store_prefix, store);
+    if (launcher_serves) return open_launcher_store(ranks);
+    GLUON_CHECK(meets_here(ranks) || !ranks.secret.empty(), "MASTER_ADDR ", ranks.master_address,
+                " is open to other machines: set GLUON_SECRET to the same secret for all ranks");
+    RankStore::Options options{
+        .host = ranks.master_address, .port = ranks.master_port, .secret = ranks.secret, .timeout = ranks.timeout};
+    if (serve && ranks.rank == 0) options.server = serve_store_of(ranks);
+    return c10::make_intrusive<RankStore>(std::move(options));
+  } catch (const InputError& error) {
+    throw InputError(join("rank ", ranks.rank, ": ", error.what()));
   } catch (const std::exception& error) {
     throw RankLost(join("rank ", ranks.rank, ": ", launcher_serves ? "the launcher" : "rank 0", " does not answer at ",
                         place_and_time(ranks), " (", first_line(error), ")"));

@@ -26,8 +26,9 @@ struct Meeting {
 /// or ranks differ in WORLD_SIZE. All ranks that have joined throw the same.
 Meeting meet_at_store(const Ranks& ranks);
 
-/// Connects to the store; with `serve` rank 0 serves it unless the launcher does. Throws InputError when the host is
-/// unknown or the port is in use, and RankLost when nobody answers within the timeout.
+/// Connects to the store; with `serve` rank 0 serves it unless the launcher does: on the loopback when MASTER_ADDR is
+/// one, else for other machines, and then only with a secret. Throws InputError when the host is unknown, the port is in
+/// use or the secret is missing or another, and RankLost when nobody answers within the timeout.
 StorePtr open_store(const Ranks& ranks, bool serve = true);
 
 /// The numeric address of this machine from which it reaches `host`. Throws InputError when there is none.

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "gluon/core/check.h"
+#include "gluon/core/hmac.h"
 #include "lab/ranks/free_port.h"
 
 extern char** environ;
@@ -38,7 +39,7 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-pid_t start_rank(int rank, int count, const std::string& port) {
+pid_t start_rank(int rank, int count, const std::string& port, const std::string& secret) {
   const std::string number = std::to_string(rank), size = std::to_string(count);
   const std::pair<const char*, std::string> settings[] = {{"RANK", number},
                                                           {"LOCAL_RANK", number},
@@ -46,6 +47,7 @@ pid_t start_rank(int rank, int count, const std::string& port) {
                                                           {"LOCAL_WORLD_SIZE", size},
                                                           {"MASTER_PORT", port},
                                                           {"MASTER_ADDR", "127.0.0.1"},
+                                                          {"GLUON_SECRET", secret},
                                                           {kLauncher, std::to_string(::getpid())},
                                                           {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
   for (const auto& [name, value] : settings) ::setenv(name, value.c_str(), /*overwrite=*/1);
@@ -117,9 +119,9 @@ int launch_ranks(int count, std::chrono::milliseconds grace) {
   for (const int signal : {SIGINT, SIGTERM}) {
     std::signal(signal, [](int number) { received = number; });
   }
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(free_port()), secret = to_hex(random_bytes(32));
   std::vector<pid_t> processes;
-  for (int rank = 0; rank < count; ++rank) processes.push_back(start_rank(rank, count, port));
+  for (int rank = 0; rank < count; ++rank) processes.push_back(start_rank(rank, count, port, secret));
   Children children(std::move(processes));
   int code = 0;
   Clock::time_point all_well = Clock::now();

@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "gluon/core/check.h"
+#include "gluon/core/hmac.h"
 #include "lab/report/page.h"
 #include "lab/report/report_data.h"
 #include "lab/report/report_json.h"
@@ -19,14 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 WatchAnswer words(int status, std::string text) {
   return {.status = status, .tag = {}, .body = std::make_shared<const std::string>(std::move(text) + "\n")};
-}
-
-// Constant time, so that the token cannot be guessed by timing.
-bool same(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
 }
 
 // "127.0.0.1:7007" and "[::1]:7007" without the port.
@@ -77,7 +70,7 @@ WatchAnswers::WatchAnswers(std::vector<fs::path> runs, FitOptions fit, std::stri
 }
 
 WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
-  if (!token_.empty() && !same(request.token, token_)) {
+  if (!token_.empty() && !same_secret(request.token, token_)) {
     return words(401, "gluon watch: the token is missing or wrong; open the address with ?token=...");
   }
   if (token_.empty() && !request.host.empty() && !is_loopback(without_port(request.host))) {

@@ -36,6 +36,7 @@ pair 2>pair.txt || skip "network namespaces are not available: $(head -n 1 pair.
 # start NAMESPACE RANK: run in the background.
 start() {
   export RANK=$2 LOCAL_RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.201.7.1 MASTER_PORT=29511
+  export GLUON_SECRET=the-same-on-both-machines
   exec timeout 60 ip netns exec "$1" "$program" train "${flags[@]}" --rank-timeout 20 --out apart >"$2.txt" 2>&1
 }
 start "$left" 0 &
