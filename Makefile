@@ -8,17 +8,18 @@ GLUON_PYTHON ?= $(if $(filter cpu,$(PRESET)),AUTO,OFF)
 PYTHON_EXECUTABLE ?= $(if $(filter cuda,$(PRESET)),$(shell command -v python3),/usr/bin/python3)
 PYTHON_PACKAGES = python3-torch python3-dev python3-numpy python3-pytest pybind11-dev
 
-.PHONY: help setup test-setup configure build demo test fuzz lint python bench bench-eager format clean
+.PHONY: help setup test-setup configure build demo test fuzz lint python bench bench-eager torture soak format clean
 
 help:
-	@echo "make build | demo | test | fuzz | lint | python | bench | bench-eager | format | clean  (PRESET=cpu|cpu-debug|asan|cuda)"
+	@echo "make build | demo | test | fuzz | lint | python | bench | bench-eager | torture | soak | format | clean"
+	@echo "  PRESET=cpu|cpu-debug|asan|tsan|cuda"
 
 setup:
 	@scripts/setup.sh $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
 # All packages of make test at once. Chromium has to be there before configuring, which looks for it.
 test-setup:
-	@scripts/setup.sh --browser --lint $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
+	@scripts/setup.sh --browser --lint libfaketime $(if $(filter ON AUTO,$(GLUON_PYTHON)),$(PYTHON_PACKAGES))
 
 # cpu and cuda share build/, where the program is; changing between them starts it anew.
 configure: setup
@@ -67,6 +68,14 @@ bench: build
 bench-eager: build
 	@scripts/setup.sh python3-torch python3-numpy
 	@/usr/bin/python3 benchmarks/eager_train.py
+
+# Breaks real runs 200 times, resumes each and compares it with the undisturbed run: docs/reliability.md.
+torture: build
+	@scripts/setup.sh libfaketime
+	@/usr/bin/python3 tests/torture/driver.py $(BUILD_DIR)/gluon --faults 200 --jobs $(JOBS)
+
+soak: build
+	@/usr/bin/python3 tests/torture/soak.py $(BUILD_DIR)/gluon
 
 format:
 	@scripts/setup.sh clang-format
