@@ -82,4 +82,4 @@ format:
 	@scripts/format.sh
 
 clean:
-	rm -rf build build-debug build-asan build-fuzz
+	rm -rf build build-debug build-asan build-tsan build-fuzz

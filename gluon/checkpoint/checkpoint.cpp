@@ -174,7 +174,10 @@ void prepare_directory(const fs::path& directory, const Checkpoint& checkpoint) 
 void try_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   prepare_directory(directory, checkpoint);
   const fs::path trial = directory / join(kLatest, kTemporaryMark, "trial");  // a kill leaves a temporary file
-  write_safetensors(trial, to_file({.step = checkpoint.step, .text = checkpoint.text}));
+  Checkpoint small;
+  small.step = checkpoint.step;
+  small.text = checkpoint.text;
+  write_safetensors(trial, to_file(small));
   fs::remove(trial);
 }
 

@@ -134,7 +134,8 @@ def main():
         factor = 1000 if "ms" in name else 1
         print(f"{name:34} {one * factor:12.2f} {other * factor:12.2f} {100 * (other / one - 1):+7.1f}%")
     steady = (last[0] * last[1]) / (first[0] * first[1])
-    print(f"{'steps per yardstick':34} {first[0] * first[1]:12.3f} {last[0] * last[1]:12.3f} {100 * (steady - 1):+7.1f}%")
+    units = first[0] * first[1], last[0] * last[1]
+    print(f"{'steps per yardstick':34} {units[0]:12.3f} {units[1]:12.3f} {100 * (steady - 1):+7.1f}%")
     good = code == 0 and max(steady, last[0] / first[0]) > 0.97 and last[2] < 1.05 * first[2]
     sys.exit(0 if good else 1)
 
