@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/train_options.h"
 #include "gluon/core/check.h"
+#include "lab/train/effect.h"
 
 namespace gluon::cli {
 namespace {
@@ -174,7 +175,10 @@ void add_train_steps(CLI::App& bench) {
   auto repeats = std::make_shared<int64_t>(20);
   add_train_options(*train, *config);
   train->add_option("--repeats", *repeats, "Timed steps; the medians count")->capture_default_str();
-  set_callback(train, [config, repeats] { return bench_train(*config, *repeats); });
+  set_callback(train, [config, repeats] {
+    lab::check_effect(*config);
+    return bench_train(*config, *repeats);
+  });
 }
 
 void add_smoothness(CLI::App& bench) {
@@ -184,7 +188,10 @@ void add_smoothness(CLI::App& bench) {
   auto windows = std::make_shared<int64_t>(5);
   add_train_options(*smoothness, *config);
   smoothness->add_option("--windows", *windows, "Timed windows per side; the medians count")->capture_default_str();
-  set_callback(smoothness, [config, windows] { return bench_smoothness(*config, *windows); });
+  set_callback(smoothness, [config, windows] {
+    lab::check_effect(*config);
+    return bench_smoothness(*config, *windows);
+  });
 }
 
 void add_fit_bench(CLI::App& bench) {

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iomanip>
+#include <iostream>
 #include <memory>
 #include <vector>
 
 #include "cli/commands.h"
 #include "gluon/core/check.h"
+#include "gluon/core/printable.h"
 #include "lab/data/input_file.h"
 #include "lab/data/token_shard.h"
 #include "lab/data/tokenizer.h"
@@ -41,13 +44,14 @@ void tokenize(const TokenizeOptions& options) {
       const std::string text = lab::read_file(file);
       const auto start = std::chrono::steady_clock::now();
       const auto tokens = tokenizer.encode(text, at::get_num_threads(), [&](int64_t bytes) {
-        if (live) std::fprintf(stderr, "\r%s %3.0f %%", file.c_str(), 100.0 * bytes / text.size());
+        if (live) std::fprintf(stderr, "\r%s %3.0f %%", printable(file.string()).c_str(), 100.0 * bytes / text.size());
       });
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (live) std::fprintf(stderr, "\r\033[K");
       lab::write_token_shard(shard, tokens);
-      std::printf("%s: %zu bytes -> %zu tokens in %s (%.1f MB/s)\n", file.c_str(), text.size(), tokens.size(),
-                  shard.c_str(), text.size() / seconds / 1e6);
+      std::cout << file.string() << ": " << text.size() << " bytes -> " << tokens.size() << " tokens in "
+                << shard.string() << " (" << std::fixed << std::setprecision(1) << text.size() / seconds / 1e6
+                << " MB/s)\n";
     }
   }
 }

@@ -30,7 +30,7 @@ void add_eval(CLI::App& app) {
   command->add_option("--val-tokens", *tokens, "Tokens to validate on (0: all of --data, or as the run)");
   command->callback([run, data, tokens] {
     lab::TrainConfig config = lab::read_run_config(*run);
-    lab::Experiment experiment = lab::make_experiment(config);
+    lab::Experiment experiment = lab::make_experiment(config, /*trains=*/false);
     GLUON_CHECK(*tokens >= 0, "eval: --val-tokens must be >= 1, or 0 for all, got ", *tokens);
     if (data->empty() && config.val_data.empty()) {
       const int64_t unseen = validation_tokens(*experiment.dataset);

@@ -4,7 +4,8 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/text_output.h"
 #include "gluon/core/check.h"
 #include "gluon/core/openmp_spinning.h"
 #include "gluon/core/printable.h"
@@ -45,24 +47,45 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-// What is wrong with a whole number that does not fit its type.
-template <typename Number, auto parse> std::string range_error(const std::string& text) {
+// What is wrong with the text of a whole number. CLI11 clamps what does not fit its type, and reads 010 as 8.
+template <typename Number> std::string whole_number_error(const std::string& text) {
   using Limits = std::numeric_limits<Number>;
-  errno = 0;
-  (void)parse(text.c_str(), nullptr, 0);
-  const bool fits = errno != ERANGE && (Limits::is_signed || !text.starts_with('-'));  // strtoull accepts a minus
+  const std::string digits = text.starts_with('-') || text.starts_with('+') ? text.substr(1) : text;
+  const bool decimal = !digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos;
+  if (!decimal || (digits.size() > 1 && digits[0] == '0')) {
+    return gluon::join("expected a whole number without leading zeros, got '", text, "'");
+  }
+  Number value{};
+  const std::string_view given = std::string_view(text).substr(text[0] == '+' ? 1 : 0);
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
+  const bool fits = error == std::errc() && end == given.data() + given.size();
   return fits ? "" : gluon::join("must be in ", Limits::min(), "..", Limits::max(), ", got ", text);
 }
 
-// Makes every integer option of `app` and its subcommands reject numbers that do not fit its type, which CLI11 clamps
-// without an error.
-void check_whole_numbers(CLI::App& app) {
+std::string number_error(const std::string& text) {
+  char* end = nullptr;
+  (void)std::strtod(text.c_str(), &end);
+  const bool whole = end != text.c_str() && *end == '\0';
+  return whole ? "" : gluon::join("expected a number, got '", text, "'");
+}
+
+// Makes every option of `app` and its subcommands that takes a number reject what is none, such as an empty value,
+// which CLI11 reads as 0.
+void check_numbers(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check(CLI::Validator(range_error<int64_t, std::strtoll>, ""));
-    if (type.starts_with("UINT")) option->check(CLI::Validator(range_error<uint64_t, std::strtoull>, ""));
+    if (type.starts_with("INT")) option->check(CLI::Validator(whole_number_error<int64_t>, ""));
+    if (type.starts_with("UINT")) option->check(CLI::Validator(whole_number_error<uint64_t>, ""));
+    if (type.starts_with("FLOAT")) option->check(CLI::Validator(number_error, ""));
   }
-  for (CLI::App* command : app.get_subcommands({})) check_whole_numbers(*command);
+  for (CLI::App* command : app.get_subcommands({})) check_numbers(*command);
+}
+
+// One sentence, however much the message quotes.
+void print_error(const std::string& text) {
+  constexpr std::size_t kLongest = 2000;
+  const std::string shown = gluon::printable(text);
+  std::cerr << "gluon: " << shown.substr(0, kLongest) << (shown.size() > kLongest ? "..." : "") << std::endl;
 }
 
 }  // namespace
@@ -82,6 +105,8 @@ std::string gluon::cli::user_error(const std::exception& error) {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  const gluon::cli::TextOutput text_output;
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes fails and is reported like a full disk
   CLI::App app{"Gluon: layer-wise LMO optimizers (Muon, Scion and relatives)", "gluon"};
   app.set_version_flag("--version", gluon::kVersion);
   app.fallthrough();
@@ -98,30 +123,35 @@ int main(int argc, char** argv) {
                          add_theory, add_bench}) {
     add(app);
   }
-  check_whole_numbers(app);
+  check_numbers(app);
+  app.failure_message([](const CLI::App* /*app*/, const CLI::Error& error) {
+    print_error(error.what());
+    return std::string();
+  });
+  int code = 0;
   try {
     app.parse(argc, argv);
     if (app.get_subcommands().empty()) throw CLI::CallForHelp();
-  } catch (const CLI::RuntimeError& error) {  // another process has printed the reason
-    return error.get_exit_code();
+  } catch (const CLI::RuntimeError& error) {  // the reason has been printed
+    code = error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const gluon::RankLost& error) {
-    std::cerr << "gluon: " << error.what() << std::endl;
+    print_error(error.what());
     std::_Exit(gluon::lab::kRankLostCode);  // threads may still wait for the lost rank
   } catch (const std::exception& error) {
     if (const std::string for_user = user_error(error); !for_user.empty()) {
-      std::cerr << "gluon: " << gluon::printable(for_user) << '\n';
+      print_error(for_user);
       return 2;
     }
     // An error inside a library: the first line is the message, the rest a backtrace.
     const std::string text = error.what();
-    std::cerr << "gluon: internal error: " << gluon::printable(text.substr(0, text.find('\n'))) << '\n';
+    print_error("internal error: " + text.substr(0, text.find('\n')));
     return 1;
   }
   if (!std::cout.flush() || std::fflush(stdout) != 0) {
-    std::cerr << "gluon: cannot write to the standard output\n";
+    print_error("cannot write to the standard output");
     return 2;
   }
-  return 0;
+  return code;
 }

@@ -1,7 +1,11 @@
+#include <unistd.h>
+
 #include <iostream>
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/text_output.h"
+#include "gluon/core/check.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/sample.h"
 
@@ -20,7 +24,10 @@ void add_sample(CLI::App& app) {
   command->callback([run, options] {
     const lab::RunSample sampled = lab::sample_run(lab::read_run_config(*run), *options);
     if (!sampled.warning.empty()) std::cerr << "gluon: " << sampled.warning << '\n';
-    std::cout << options->prompt << sampled.text << '\n';
+    // On a terminal a model's control characters would be obeyed; another program gets the bytes.
+    std::ostream& out = isatty(STDOUT_FILENO) == 1 ? std::cout : raw_output();
+    out << options->prompt << sampled.text << '\n';
+    GLUON_CHECK(out.flush(), "cannot write to the standard output");
   });
 }
 

@@ -1,29 +1,17 @@
-// SIGINT (Ctrl-C), SIGTERM and SIGPIPE end a run after the current step. Steps can be long: a second SIGINT or SIGTERM
-// ends the program at once.
+// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE end a run after the current step. Steps can be long: a second SIGINT,
+// SIGTERM or SIGHUP ends the program at once.
 
 #pragma once
 
 #include <atomic>
-#include <csignal>
-#include <ctime>
 
 namespace gluon::cli {
 
-/// Installs the handlers; the result turns true when a signal arrives.
-inline const std::atomic<bool>& stop_on_signal() {
-  static std::atomic<bool> stop{false};
-  static std::atomic<std::time_t> since{0};
-  const auto request = [](int signal) {
-    // Ctrl-C reaches a rank twice: from the terminal and from the process that started the ranks.
-    constexpr std::time_t kOnce = 2;
-    const std::time_t now = std::time(nullptr);
-    if (!stop.exchange(true)) since = now;
-    if (signal == SIGPIPE || now - since < kOnce) return;
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  };
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, request);
-  return stop;
-}
+/// Installs the handlers; the result turns true when a signal arrives. Under nohup, SIGHUP stays ignored.
+const std::atomic<bool>& stop_on_signal();
+
+/// The exit code of a run that was stopped: 128 and the number of the signal, as shells have it. SIGTERM's where only
+/// another rank received one. 0 after SIGPIPE: that the output is gone is reported as such.
+int stopped_code();
 
 }  // namespace gluon::cli

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/stop_on_signal.h"
+#include "cli/text_output.h"
 #include "cli/train_options.h"
 #include "gluon/core/check.h"
 
@@ -24,7 +25,7 @@ void sweep(CLI::App& app, SweepCommand& command) {
   if (!command.config_file.empty()) read_config(app, command.config_file, command.config);
   lab::SweepOptions options{.axes = {}, .out = command.out};
   for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
-  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  lab::Progress progress(raw_output(), isatty(STDOUT_FILENO) == 1);
   const auto announce = [](const std::string& line) { std::cout << line << std::endl; };
   const std::vector<lab::SweepCell> cells =
       lab::run_sweep(command.config, options, progress, announce, stop_on_signal());
@@ -34,10 +35,12 @@ void sweep(CLI::App& app, SweepCommand& command) {
     std::cout << "\nstopped, " << cells.size() << " of " << all
               << " cells are finished; run the same command again to continue\n";
   }
-  if (cells.empty()) return;
-  std::cout << "\nvalidation loss after " << command.config.steps << " steps (* the lowest)\n\n"
-            << lab::sweep_table(options, cells) << "\n"
-            << command.out << "/sweep.csv\n";
+  if (!cells.empty()) {
+    std::cout << "\nvalidation loss after " << command.config.steps << " steps (* the lowest)\n\n"
+              << lab::sweep_table(options, cells) << "\n"
+              << command.out << "/sweep.csv\n";
+  }
+  if (cells.size() < all && stopped_code() != 0) throw CLI::RuntimeError(stopped_code());
 }
 
 }  // namespace
@@ -50,9 +53,11 @@ void add_sweep(CLI::App& app) {
   command->remove_option(command->get_option("--radius"));
   command->add_option("--radius", options->axes, "Radii by group: hidden=0.01,0.02 embedding=0.5,1 (one run each)")
       ->required();
-  command->add_option("--out", options->out, "Folder of the sweep; the same command continues it")->required();
-  command->add_option("--config", options->config_file,
-                      "TOML file with the keys of gluon train; its radius is ignored");
+  command->add_option("--out", options->out, "Folder of the sweep; the same command continues it")
+      ->required()
+      ->check(given_path());
+  command->add_option("--config", options->config_file, "TOML file with the keys of gluon train; its radius is ignored")
+      ->check(given_path());
   command->callback([command, options] { sweep(*command, *options); });
 }
 

@@ -7,15 +7,18 @@
 
 #include "cli/commands.h"
 #include "cli/stop_on_signal.h"
+#include "cli/text_output.h"
 #include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "lab/models/generate.h"
 #include "lab/models/zoo.h"
 #include "lab/ranks/join_ranks.h"
 #include "lab/ranks/launcher.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
 #include "lab/train/config_fields.h"
+#include "lab/train/effect.h"
 #include "lab/train/experiment.h"
 #include "lab/train/sample.h"
 #include "lab/train/trainer.h"
@@ -87,7 +90,7 @@ std::string resume_run(const lab::TrainConfig& config, lab::Trainer& trainer, co
 
 lab::TrainSummary train_in(lab::RunDirectory& directory, lab::Trainer& trainer, const std::string& resolved,
                            const std::string& data, const TrainCommand& options) {
-  lab::Progress progress(std::cout, isatty(STDOUT_FILENO) == 1);
+  lab::Progress progress(raw_output(), isatty(STDOUT_FILENO) == 1);
   lab::RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
   if (options.tensorboard) writer.add_event_file();
   if (options.resume) directory.set_config(resolved);
@@ -112,8 +115,8 @@ CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) 
   return lab::join_ranks(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
 }
 
-// Trains in this process, alone or as one of several ranks.
-void train_here(const TrainCommand& options, const CollectivePtr& collective) {
+// Trains in this process, alone or as one of several ranks. Returns the exit code.
+int train_here(const TrainCommand& options, const CollectivePtr& collective) {
   const lab::TrainConfig& config = options.config;
   if (collective) {  // paths may differ between machines; the trainer compares what is in the files
     std::map<std::string, std::string> values = lab::values_shared_by_ranks(config);
@@ -122,11 +125,12 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
   }
   const std::string resolved = lab::config_toml(config);
   const lab::Experiment experiment = lab::make_experiment(config);
+  lab::check_radius_effect(config, experiment.model->layers());
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
   if (collective && collective->rank() > 0) {
     if (options.resume) (void)resume_run(config, trainer, experiment.dataset->describe());
-    (void)trainer.run(nullptr, stop_on_signal());  // the first rank prints and writes
-    return;
+    const bool stopped = trainer.run(nullptr, stop_on_signal()).interrupted;  // the first rank prints and writes
+    return stopped ? stopped_code() : 0;
   }
 
   const std::filesystem::path path =
@@ -148,13 +152,14 @@ void train_here(const TrainCommand& options, const CollectivePtr& collective) {
   }
   print_summary(config, experiment, summary, path);
   if (options.report) write_page(path);
+  return summary.interrupted ? stopped_code() : 0;
 }
 
 // An error on one rank ends all of them, so it is sent to the others. An error that all ranks share is printed once.
-void train_as_rank(const TrainCommand& options, const CollectivePtr& collective) {
+int train_as_rank(const TrainCommand& options, const CollectivePtr& collective) {
   const std::string self = collective->rank() == 0 ? "" : join("rank ", collective->rank(), ": ");
   try {
-    train_here(options, collective);
+    return train_here(options, collective);
   } catch (const RankLost&) {
     throw;
   } catch (const std::exception& error) {
@@ -176,11 +181,16 @@ void train(CLI::App& command, TrainCommand& options) {
     read_config(command, options.config_file, config);
   }
   config.validate();
-  GLUON_CHECK(options.sample >= 0, "--sample must be >= 0, got ", options.sample);
+  lab::check_effect(config);
+  constexpr int64_t kMostTokens = lab::GenerateOptions::kMostTokens;
+  GLUON_CHECK(options.sample >= 0 && options.sample <= kMostTokens, "--sample must be in 0..", kMostTokens, ", got ",
+              options.sample);
   GLUON_CHECK(options.sample == 0 || lab::is_language_model(config.model), "--sample: ", config.model,
               " is not a language model");
   GLUON_CHECK(options.rank_timeout >= 1e-3 && options.rank_timeout <= 1e6,
               "--rank-timeout must be in 0.001..1e6 seconds, got ", options.rank_timeout);
+  GLUON_CHECK(options.ranks > 0 || environment.given || command.get_option("--rank-timeout")->empty(),
+              "--rank-timeout has no effect without --ranks, got ", options.rank_timeout);
   if (!options.resume && !config.out.empty()) lab::RunDirectory::check_free(config.out);
   if (options.report) (void)lab::page_template();  // fails before the training if this build has no page
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {
@@ -192,11 +202,8 @@ void train(CLI::App& command, TrainCommand& options) {
   lab::end_with_launcher();
   const CollectivePtr collective = meet_ranks(options, environment);
   config.parts = config.parts_for(collective ? collective->size() : 0);
-  if (collective) {
-    train_as_rank(options, collective);
-  } else {
-    train_here(options, nullptr);
-  }
+  const int code = collective ? train_as_rank(options, collective) : train_here(options, nullptr);
+  if (code != 0) throw CLI::RuntimeError(code);
 }
 
 }  // namespace
@@ -206,9 +213,12 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainCommand>();
   add_train_options(*command, options->config);
   command->option_defaults()->group("Run");
-  CLI::Option* file = command->add_option("--config", options->config_file,
-                                          "TOML file with the same keys; flags on the command line win");
-  command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)");
+  CLI::Option* file =
+      command
+          ->add_option("--config", options->config_file, "TOML file with the same keys; flags on the command line win")
+          ->check(given_path());
+  command->add_option("--out", options->config.out, "Run directory (default: runs/MODEL-PRESET-N)")
+      ->check(given_path());
   command->add_option("--sample", options->sample, "Tokens of text to print at the end (language models)");
   command->add_flag("--resume", options->resume, "Continue the run in --out with its own config")->excludes(file);
   command->add_flag("--report", options->report, "Write the page RUN/report.html at the end");

@@ -26,6 +26,10 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config) {
   }
 }
 
+CLI::Validator given_path() {
+  return {[](const std::string& path) { return path.empty() ? "expected a path, got an empty one" : ""; }, ""};
+}
+
 void read_config(const CLI::App& command, const std::filesystem::path& path, lab::TrainConfig& config) {
   std::set<std::string> given;
   for (const lab::ConfigField& field : lab::config_fields()) {

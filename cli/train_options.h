@@ -12,6 +12,9 @@ namespace gluon::cli {
 /// Adds one flag per row of the table of config fields (lab/train/config_fields.h).
 void add_train_options(CLI::App& command, lab::TrainConfig& config);
 
+/// Refuses an empty path, as "$UNSET" gives it.
+CLI::Validator given_path();
+
 /// Sets the fields of `config` from the TOML file, except those given as flags of `command`. Throws InputError as
 /// lab::read_config_toml() does.
 void read_config(const CLI::App& command, const std::filesystem::path& path, lab::TrainConfig& config);

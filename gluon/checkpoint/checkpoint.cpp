@@ -174,10 +174,10 @@ void prepare_directory(const fs::path& directory, const Checkpoint& checkpoint) 
 void try_checkpoint(const fs::path& directory, const Checkpoint& checkpoint) {
   prepare_directory(directory, checkpoint);
   const fs::path trial = directory / join(kLatest, kTemporaryMark, "trial");  // a kill leaves a temporary file
-  Checkpoint small;
-  small.step = checkpoint.step;
-  small.text = checkpoint.text;
-  write_safetensors(trial, to_file(small));
+  Checkpoint without_tensors;
+  without_tensors.step = checkpoint.step;
+  without_tensors.text = checkpoint.text;
+  write_safetensors(trial, to_file(without_tensors));
   fs::remove(trial);
 }
 

@@ -14,7 +14,10 @@ namespace {
 
 // logits (vocabulary) on the CPU
 int64_t draw(at::Tensor logits, const GenerateOptions& options, const at::Generator& generator) {
-  if (options.temperature == 0) return logits.argmax().item<int64_t>();
+  GLUON_CHECK(at::isfinite(logits).all().item<bool>(),
+              "generate: the model's logits hold NaN or Inf; its weights are damaged or have diverged");
+  // As float32, in which the logits are, a tiny temperature is 0.
+  if (static_cast<float>(options.temperature) == 0) return logits.argmax().item<int64_t>();
   at::Tensor candidates;  // (top_k) token of each remaining logit
   if (options.top_k > 0 && options.top_k < logits.size(0)) {
     std::tie(logits, candidates) = logits.topk(options.top_k);
@@ -28,7 +31,7 @@ int64_t draw(at::Tensor logits, const GenerateOptions& options, const at::Genera
 }  // namespace
 
 void GenerateOptions::validate() const {
-  GLUON_CHECK(count >= 0, "generate: count must be >= 0, got ", count);
+  GLUON_CHECK(count >= 0 && count <= kMostTokens, "generate: count must be in 0..", kMostTokens, ", got ", count);
   GLUON_CHECK(std::isfinite(temperature) && temperature >= 0, "generate: temperature must be finite and >= 0, got ",
               temperature);
   GLUON_CHECK(top_k >= 0, "generate: top_k must be >= 0, got ", top_k);

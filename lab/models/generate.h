@@ -17,6 +17,8 @@
 namespace gluon::lab {
 
 struct GenerateOptions {
+  static constexpr int64_t kMostTokens = int64_t{1} << 24;
+
   int64_t count = 100;     // tokens to generate
   double temperature = 1;  // 0: always the most likely token
   int64_t top_k = 0;       // 0: all tokens

@@ -72,7 +72,8 @@ class Children {
   bool any() const {
     return std::any_of(processes_.begin(), processes_.end(), [](pid_t process) { return process > 0; });
   }
-  void send(int signal) const {
+  void send(int signal) {
+    sent_ = signal;
     for (const pid_t process : processes_) {
       if (process > 0) ::kill(process, signal);
     }
@@ -86,9 +87,8 @@ class Children {
     send(SIGKILL);
   }
 
-  /// Collects the ranks that have ended. Sets `code` to the exit code of the first that failed for a reason of its own;
-  /// kRankLostCode is replaced by a later failure.
-  void collect(int& code) {
+  /// Collects the ranks that have ended.
+  void collect() {
     for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
       int status = 0;
       if (processes_[rank] == 0) continue;
@@ -97,43 +97,66 @@ class Children {
       if (ended < 0) status = 1 << 8;  // its status is lost: count it as a failure
       processes_[rank] = 0;
       if (WIFSIGNALED(status) && killing_) continue;  // killed here
-      if (WIFSIGNALED(status)) {
+      if (WIFSIGNALED(status) && WTERMSIG(status) != sent_) {
         const int signal = WTERMSIG(status);
         std::cerr << "gluon: rank " << rank << " was ended by signal " << signal << " (" << ::strsignal(signal)
                   << ")\n";
       }
-      const int own = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || (code == kRankLostCode && own != 0)) code = own;
+      if (weight(status) <= worst_) continue;
+      worst_ = weight(status);
+      code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     }
   }
 
+  /// The exit code of the first rank that failed for a reason of its own; else of one that lost another; else of one
+  /// that was stopped; else 0.
+  int code() const { return code_; }
+  bool failed() const { return worst_ > kStopped; }
+
  private:
+  enum Weight { kFine, kStopped, kLostAnother, kFailed };
+
+  static Weight weight(int status) {
+    if (WIFSIGNALED(status)) return kFailed;
+    switch (WEXITSTATUS(status)) {
+      case 0: return kFine;
+      case 128 + SIGHUP:
+      case 128 + SIGINT:
+      case 128 + SIGTERM: return kStopped;  // and has saved
+      case kRankLostCode: return kLostAnother;
+      default: return kFailed;
+    }
+  }
+
   std::vector<pid_t> processes_;
   bool killing_ = false;
+  int sent_ = 0;  // the signal that was passed on last
+  Weight worst_ = kFine;
+  int code_ = 0;
 };
 
 }  // namespace
 
 int launch_ranks(int count, std::chrono::milliseconds grace) {
   std::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the ranks end
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int number) { received = number; });
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto before = std::signal(signal, [](int number) { received = number; });
+    if (signal == SIGHUP && before == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
   }
   const std::string port = std::to_string(free_port()), secret = to_hex(random_bytes(32));
   std::vector<pid_t> processes;
   for (int rank = 0; rank < count; ++rank) processes.push_back(start_rank(rank, count, port, secret));
   Children children(std::move(processes));
-  int code = 0;
   Clock::time_point all_well = Clock::now();
   while (children.any()) {
     if (const int signal = received.exchange(0); signal != 0) children.send(signal);
-    children.collect(code);
-    if (code == 0) all_well = Clock::now();
+    children.collect();
+    if (!children.failed()) all_well = Clock::now();
     // A rank that is stopped or blocked elsewhere does not notice that the others have ended.
     if (Clock::now() - all_well > grace) children.kill_all();
     std::this_thread::sleep_for(kPoll);
   }
-  return code;
+  return children.code();
 }
 
 bool was_launched() { return std::getenv(kLauncher) != nullptr; }

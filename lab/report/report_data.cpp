@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <iomanip>
 #include <map>
 #include <set>
@@ -124,6 +125,14 @@ void read_facts(ReportRun& run) {
   }
 }
 
+// Whether a CSV has a complete line after its header: a run that begins or was killed may have less.
+bool has_rows(const fs::path& csv) {
+  std::ifstream file(csv);
+  std::string line;
+  for (int lines = 0; lines < 2; ++lines) std::getline(file, line);
+  return file.good();
+}
+
 ReportRun read_run(const fs::path& path, const FitOptions& options) {
   ReportRun run;
   run.path = path;
@@ -137,9 +146,11 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
   } else if (paper_log) {
     run.log = read_paper_losses(path);
   }
-  if (folder && !fs::exists(path / "smoothness.csv")) {
+  if (folder && !has_rows(path / "smoothness.csv")) {
     GLUON_CHECK(!run.log.empty(), "report: ", path.string(), " has neither a log nor samples yet");
-    run.notes.emplace_back("No smoothness was recorded (gluon train --smoothness-every N).");
+    run.notes.emplace_back(fs::exists(path / "smoothness.csv")
+                               ? "No smoothness has been recorded yet."
+                               : "No smoothness was recorded (gluon train --smoothness-every N).");
     return run;
   }
   const Trajectory trajectory = read_trajectory(path);

@@ -12,6 +12,7 @@
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
 #include "lab/train/config_fields.h"
+#include "lab/train/effect.h"
 #include "lab/train/experiment.h"
 #include "lab/train/trainer.h"
 
@@ -46,16 +47,28 @@ std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<do
 
 constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
 
-// Keeps the rows of an earlier sweep over the same groups with other radii.
-void write_csv(const SweepOptions& options, std::vector<SweepCell> cells) {
+std::vector<std::string> groups_of(const SweepOptions& options) {
+  std::vector<std::string> groups;
+  for (const SweepAxis& axis : options.axes) groups.push_back(axis.group);
+  return groups;
+}
+
+// The rows of an earlier sweep over the same groups.
+std::vector<SweepCell> earlier_cells(const SweepOptions& options) {
   const fs::path path = options.out / "sweep.csv";
-  std::vector<std::string> header;
-  for (const SweepAxis& axis : options.axes) header.push_back(axis.group);
-  const SweepTable earlier = fs::exists(path) ? read_sweep_csv(path) : SweepTable{};
-  for (const SweepCell& old : earlier.cells) {
+  if (!fs::exists(path)) return {};
+  SweepTable earlier = read_sweep_csv(path);
+  GLUON_CHECK(earlier.groups == groups_of(options), "sweep: ", path.string(), " is of a sweep over ",
+              csv_row(earlier.groups), ", this one is over ", csv_row(groups_of(options)), "; choose another --out");
+  return std::move(earlier.cells);
+}
+
+void write_csv(const SweepOptions& options, std::vector<SweepCell> cells) {
+  for (const SweepCell& old : earlier_cells(options)) {
     const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
-    if (earlier.groups == header && std::none_of(cells.begin(), cells.end(), same)) cells.push_back(old);
+    if (std::none_of(cells.begin(), cells.end(), same)) cells.push_back(old);
   }
+  std::vector<std::string> header = groups_of(options);
   header.insert(header.end(), kResults.begin(), kResults.end());
   std::string text = csv_row(header) + "\n";
   for (const SweepCell& cell : cells) {
@@ -64,10 +77,12 @@ void write_csv(const SweepOptions& options, std::vector<SweepCell> cells) {
     for (const double result : {cell.val, cell.loss, cell.seconds}) row.push_back(number_text(result));
     text += csv_row(row) + "\n";
   }
-  write_text_atomically(path, text);
+  write_text_atomically(options.out / "sweep.csv", text);
 }
 
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
+
+bool holds_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
 
 // The result of a run that has ended already, or diverged; nothing when it has not.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
@@ -80,12 +95,15 @@ std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vec
 }
 
 // Starts or continues the run in config.out; nothing when it was stopped.
-std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii,
-                                    RunDirectory& directory, Progress& progress,
+std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii, Progress& progress,
                                     const std::function<void(const std::string&)>& announce,
                                     const std::atomic<bool>& stop) {
   const Experiment experiment = make_experiment(config);
+  check_radius_effect(config, experiment.model->layers());
   Trainer trainer(config, experiment.model, experiment.dataset);
+  const bool exists = holds_run(config.out);
+  RunDirectory directory =
+      exists ? RunDirectory::reopen(config.out) : RunDirectory::create(config.out, config_toml(config));
   if (has_checkpoint(directory.checkpoints())) {
     const LoadedCheckpoint loaded = load_checkpoint(directory.checkpoints());
     if (!loaded.warning.empty()) announce(loaded.warning);
@@ -100,7 +118,38 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
     progress.finish();
     write_text_atomically(directory.path() / kDiverged, join(error.what(), "\n"));
     return finished_cell(config, radii);
+  } catch (...) {  // as gluon train: a run that failed before its second step leaves no folder behind
+    if (!exists && trainer.steps_taken() == 0) directory.discard();
+    throw;
   }
+}
+
+// The config of a cell, checked before the first run.
+struct PlannedCell {
+  std::vector<double> radii;
+  TrainConfig config;
+  std::string refusal;  // why it cannot be trained; empty: it can
+};
+
+std::vector<PlannedCell> plan(const TrainConfig& config, const SweepOptions& options) {
+  std::vector<PlannedCell> cells;
+  for (const auto& radii : grid(options.axes)) {
+    PlannedCell cell{radii, config, {}};
+    cell.config.radius = radius_text(options.axes, radii);
+    cell.config.out = (options.out / cell.config.radius).string();
+    try {
+      cell.config.validate();
+    } catch (const RadiusOutOfRange& error) {
+      cell.refusal = error.what();
+    }
+    check_effect(cell.config);
+    if (holds_run(cell.config.out)) {
+      GLUON_CHECK(config_toml(read_run_config(cell.config.out)) == config_toml(cell.config), "sweep: ", cell.config.out,
+                  " holds a run with another config; choose another --out");
+    }
+    cells.push_back(std::move(cell));
+  }
+  return cells;
 }
 
 }  // namespace
@@ -144,26 +193,22 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
                                  const std::function<void(const std::string&)>& announce,
                                  const std::atomic<bool>& stop) {
   GLUON_CHECK(!options.axes.empty(), "sweep: expected --radius group=radius,radius,...");
-  const std::vector<std::vector<double>> cells = grid(options.axes);
-  std::vector<TrainConfig> configs;
-  for (const auto& radii : cells) {
-    TrainConfig cell = config;
-    cell.radius = radius_text(options.axes, radii);
-    cell.out = (options.out / cell.radius).string();
-    cell.validate();  // every cell before the first run
-    configs.push_back(std::move(cell));
-  }
+  const std::vector<PlannedCell> cells = plan(config, options);
+  (void)earlier_cells(options);
   std::vector<SweepCell> done;
   for (std::size_t i = 0; i < cells.size() && !stop; ++i) {
-    const TrainConfig& cell = configs[i];
-    const std::string text = config_toml(cell);
-    const bool exists = fs::exists(fs::path(cell.out) / "config.toml");
-    RunDirectory directory = exists ? RunDirectory::reopen(cell.out) : RunDirectory::create(cell.out, text);
-    GLUON_CHECK(config_toml(read_run_config(cell.out)) == text, "sweep: ", cell.out,
-                " holds a run with another config; choose another --out");
-    std::optional<SweepCell> result = finished_cell(cell, cells[i]);
-    announce(join("[", i + 1, "/", cells.size(), "] ", cell.radius, result ? "  is already finished" : ""));
-    if (!result) result = train_cell(cell, cells[i], directory, progress, announce, stop);
+    const auto& [radii, cell, refusal] = cells[i];
+    const std::string label = join("[", i + 1, "/", cells.size(), "] ", cell.radius);
+    std::optional<SweepCell> result;
+    if (!refusal.empty()) {
+      announce(join(label, "  is left out: ", refusal));
+      result = SweepCell{radii, std::nan(""), std::nan(""), 0};
+      fs::create_directories(options.out);
+    } else {
+      if (holds_run(cell.out)) result = finished_cell(cell, radii);
+      announce(join(label, result ? "  is already finished" : ""));
+      if (!result) result = train_cell(cell, radii, progress, announce, stop);
+    }
     if (!result) break;
     done.push_back(*result);
     write_csv(options, done);

@@ -4,7 +4,7 @@
 //   OUT/sweep.csv                      the results (SweepTable)
 //
 // The same command continues a sweep: finished cells are skipped, an interrupted one resumes. A cell whose gradients
-// become NaN or Inf is recorded with val = nan.
+// become NaN or Inf, or whose radii are beyond float32, is recorded with val = nan.
 
 #pragma once
 
@@ -49,8 +49,8 @@ struct SweepOptions {
 };
 
 /// Runs the unfinished cells in order and writes sweep.csv after each. Returns the finished cells, which are not all
-/// when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, and where a
-/// training run would.
+/// when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, sweep.csv is
+/// of other groups, and where a training run would.
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
                                  const std::function<void(const std::string&)>& announce,
                                  const std::atomic<bool>& stop);

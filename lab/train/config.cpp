@@ -19,26 +19,24 @@ namespace {
 constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
 constexpr int64_t kMostBatches = int64_t{1} << 20, kMostParts = int64_t{1} << 16;
 
-bool is_spectral(const Rule& rule) { return rule.norm.name().find("spectral") != std::string::npos; }
+// Models train in float32: beyond these, factors of schedules, widths and bias corrections over- or underflow.
+constexpr double kSmallestRadius = 1e-30, kLargestRadius = 1e30;
 
-// Rejects options that have no effect on this run.
-void check_effect(const TrainConfig& config) {
-  GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(), "--momentum has no effect on preset adamw, got ",
-              config.momentum);
+void check_radius(double radius, const std::string& what) {
+  if (radius >= kSmallestRadius && radius <= kLargestRadius) return;
+  throw RadiusOutOfRange(
+      join(what, " must be in ", kSmallestRadius, "..", kLargestRadius, ", the range of float32, got ", radius));
+}
+
+void check_radii(const TrainConfig& config) {
+  for (const auto& [group, radius] : parse_radii(config.radius)) {
+    if (radius != 0) check_radius(radius, "--radius " + group);  // L0 or L1 may be 0
+  }
+  if (config.lr > 0) check_radius(config.lr, "--lr");
+  if (config.weight_decay > 0) check_radius(config.weight_decay, "--weight-decay");
   const Geometry geometry = config.geometry();
-  GLUON_CHECK(
-      config.orthogonalizer.empty() || std::any_of(geometry.rules().begin(), geometry.rules().end(), is_spectral),
-      "--orthogonalizer has no effect on preset ", config.preset, ", which has no spectral norm, got ",
-      config.orthogonalizer);
-  if (is_language_model(config.model)) {
-    GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
-                "--train-images and --test-images need --model cifar-cnn, got --model ", config.model);
-  } else {
-    GLUON_CHECK(config.val_data.empty() && config.val_tokens == 0, config.model,
-                " validates on the test images of --data; it does not take --val-data or --val-tokens");
-    GLUON_CHECK(
-        config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 && config.vocabulary == 0,
-        config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
+  for (const Rule& rule : geometry.rules()) {  // products, such as gamma times a radius
+    if (const auto radius = rule.radius->constant()) check_radius(*radius, "a radius of --preset " + config.preset);
   }
 }
 
@@ -60,8 +58,8 @@ void TrainConfig::validate() const {
   GLUON_CHECK(test_images >= 0, "--test-images must be >= 1, or 0 for all, got ", test_images);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);
   GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
-  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be >= 0, got ", clip);
-  GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be > 0, got ", lr);
+  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be finite and >= 0, got ", clip);
+  GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be finite and > 0, got ", lr);
   GLUON_CHECK(std::isfinite(weight_decay), "--weight-decay must be finite, got ", weight_decay);
   GLUON_CHECK(std::isfinite(label_smoothing) && label_smoothing < 1,
               "--label-smoothing must be in [0, 1), or negative for the model's default, got ", label_smoothing);
@@ -72,7 +70,8 @@ void TrainConfig::validate() const {
               "--precision must be float32 or bfloat16, got '", precision, "'");
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
   if (!momentum.empty()) (void)make_momentum(momentum);
-  check_effect(*this);
+  (void)is_language_model(model);
+  check_radii(*this);
   GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ", smoothness_every);
   (void)measuring_geometry();
   RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
@@ -87,7 +86,8 @@ Geometry TrainConfig::geometry() const {
   if (lr > 0) {
     GLUON_CHECK(preset == "adamw" || preset == "muon", "--lr is the learning rate of AdamW; preset ", preset,
                 " takes --radius instead");
-    radii[preset == "adamw" ? "all" : "adamw"] = lr;
+    const char* group = preset == "adamw" ? "all" : "adamw";
+    GLUON_CHECK(radii.emplace(group, lr).second, "--lr and --radius ", group, " set the same learning rate; give one");
   }
   const Geometry geometry = presets::make(preset, radii);
   if (weight_decay < 0) return geometry;

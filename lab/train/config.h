@@ -7,11 +7,18 @@
 #include <map>
 #include <string>
 
+#include "gluon/core/check.h"
 #include "gluon/geometry/geometry.h"
 #include "gluon/radius/schedule.h"
 #include "gluon/smoothness/sample.h"
 
 namespace gluon::lab {
+
+/// What TrainConfig::validate() throws for a radius, a learning rate or a decay beyond float32: others may still train.
+class RadiusOutOfRange : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 struct TrainConfig {
   // model

@@ -1,12 +1,12 @@
 #include "lab/train/config_fields.h"
 
 #include <charconv>
+#include <fstream>
 #include <limits>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
 
-#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/json.h"
 #include "gluon/core/printable.h"
@@ -22,8 +22,8 @@ const ConfigField kFields[] = {
     {"model", &C::model, "Model", "nanogpt-tiny, nanogpt-124m or cifar-cnn", "model"},
     {"layers", &C::layers, "Model", "Transformer blocks (0: the model's default)", "geometry"},
     {"width", &C::width, "Model", "Width (0: the model's default)", "geometry"},
-    {"heads", &C::heads, "Model", "Attention heads (0: the model's default)"},
-    {"seq", &C::seq, "Model", "Context length in tokens (0: the model's default)"},
+    {"heads", &C::heads, "Model", "Attention heads (0: the model's default)", "heads"},
+    {"seq", &C::seq, "Model", "Context length in tokens (0: the model's default)", "seq"},
     {"vocabulary", &C::vocabulary, "Model",
      "Vocabulary size (0: the model's default; for nanogpt-tiny that of the data)", "geometry"},
 
@@ -38,7 +38,7 @@ const ConfigField kFields[] = {
     {"test-images", &C::test_images, "Data", "Use only the first N test images (0: all)"},
     {"batch", &C::batch, "Data", "Examples per batch", "batch"},
     {"accumulate", &C::accumulate, "Data", "Batches per step", "batch"},
-    {"full-batch", &C::full_batch, "Data", "Use the whole training set in every step", "batch"},
+    {"full-batch", &C::full_batch, "Data", "Use the whole training set in every step", "full-batch"},
     {"parts", &C::parts, "Data",
      "Parts of a batch that ranks share, added in float64 (1: one piece per rank; 0: 12 with ranks on the "
      "CPU)"},
@@ -55,9 +55,9 @@ const ConfigField kFields[] = {
      "Factor on the radii (empty: constant, then linear to 0 over the last 30 %)"},
     {"orthogonalizer", &C::orthogonalizer, "Optimizer", "Used inside spectral norms (empty: the default)",
      "orthogonalizer"},
-    {"clip", &C::clip, "Optimizer", "Largest gradient norm under AdamW (0: no clipping)"},
-    {"label-smoothing", &C::label_smoothing, "Optimizer",
-     "Label smoothing (negative: 0.2 for the CNN, 0 for language)"},
+    {"clip", &C::clip, "Optimizer", "Largest gradient norm under AdamW (0: no clipping)", "clip"},
+    {"label-smoothing", &C::label_smoothing, "Optimizer", "Label smoothing (negative: 0.2 for the CNN, 0 for language)",
+     "label-smoothing"},
 
     {"steps", &C::steps, "Run", "Total number of steps"},
     {"seed", &C::seed, "Run", "Seed of the weights, the data order and the augmentation", "seed"},
@@ -107,6 +107,7 @@ bool parse_bool(const std::string& text, const std::string& origin) {
   return text == "true" || text == "1";
 }
 
+constexpr std::size_t kLargestFile = std::size_t{1} << 20;
 constexpr const char* kBlank = " \t\r";
 
 std::string_view trim(std::string_view text) {
@@ -233,7 +234,15 @@ void parse_config_toml(const std::string& text, const std::string& origin, Train
 void read_config_toml(const std::filesystem::path& path, TrainConfig& config, const std::set<std::string>& keep) {
   GLUON_CHECK(std::filesystem::exists(path), "config: no file ", path.string());
   GLUON_CHECK(!std::filesystem::is_directory(path), "config: ", path.string(), " is a folder, not a file");
-  parse_config_toml(read_text(path, "config"), "config " + path.string(), config, keep);
+  // Not read_text(): the file may be a pipe or a device without end.
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kLargestFile + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  GLUON_CHECK(file.eof(), "config: ", path.string(),
+              file.bad() || file.gcount() == 0 ? join(" cannot be read")
+                                               : join(" has more than ", kLargestFile, " bytes, expected a TOML file"));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  parse_config_toml(text, "config " + path.string(), config, keep);
 }
 
 TrainConfig read_run_config(const std::filesystem::path& run) {

@@ -26,8 +26,11 @@ struct ConfigField {
   Member member;
   const char* group;  // heading of the flag in --help
   const char* help;
-  const char* identity = "";  // the part of the run identity that depends on it; none: may change on --resume
-  bool local = false;         // may differ between ranks: a path on one machine
+  // The part of the run identity that depends on it. None: it may change on --resume, as it says where the data is
+  // (another description is a warning), when to stop, evaluate, save and sample, by how much to move from here on
+  // (schedule), or how to compute, not what (device, precision, parts).
+  const char* identity = "";
+  bool local = false;  // may differ between ranks: a path on one machine
 };
 
 /// All fields, in the order of config.toml and --help.

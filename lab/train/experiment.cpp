@@ -11,6 +11,7 @@
 #include "lab/models/cifar_cnn.h"
 #include "lab/models/nanogpt.h"
 #include "lab/models/zoo.h"
+#include "lab/train/memory.h"
 
 namespace gluon::lab {
 namespace {
@@ -53,7 +54,7 @@ std::shared_ptr<const Dataset> make_dataset(const TrainConfig& config) {
   return make_cifar(config);
 }
 
-Experiment make_experiment(const TrainConfig& config) {
+Experiment make_experiment(const TrainConfig& config, bool trains) {
   if (!is_language_model(config.model)) {
     const auto images = make_cifar(config);
     const auto model = std::dynamic_pointer_cast<CifarCnn>(make_model(config.model, {}, config.seed));
@@ -66,6 +67,7 @@ Experiment make_experiment(const TrainConfig& config) {
   }
   const auto tokens = make_tokens(resolved);
   if (resolved.vocabulary == 0) resolved.vocabulary = tokens->classes();
+  check_memory(config, resolved.vocabulary, trains);
   const ModelOverrides overrides{.vocabulary = resolved.vocabulary,
                                  .context = given(config.seq),
                                  .layers = given(config.layers),

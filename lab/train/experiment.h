@@ -17,8 +17,8 @@ struct Experiment {
 };
 
 /// Loads the data, then builds and initialises the model with the config's seed. Throws InputError when the data is
-/// missing or does not fit the model.
-Experiment make_experiment(const TrainConfig& config);
+/// missing or does not fit the model, or the model does not fit into memory, gradients included if it `trains`.
+Experiment make_experiment(const TrainConfig& config, bool trains = true);
 
 /// Loads the data alone. Throws InputError also when it has tokens beyond config.vocabulary (0: any).
 std::shared_ptr<const Dataset> make_dataset(const TrainConfig& config);

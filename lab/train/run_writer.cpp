@@ -90,7 +90,9 @@ void RunWriter::save(Checkpoint checkpoint) {
   save_checkpoint(directory_.checkpoints(), checkpoint);
 }
 
-void RunWriter::try_save(Checkpoint checkpoint) const {
+void RunWriter::try_save(std::map<std::string, std::string> text) const {
+  Checkpoint checkpoint;
+  checkpoint.text = std::move(text);
   checkpoint.text["config"] = directory_.config();
   try_checkpoint(directory_.checkpoints(), checkpoint);
 }

@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <ostream>
+#include <string>
 
 #include "gluon/checkpoint/checkpoint.h"
 #include "gluon/smoothness/recorder.h"
@@ -62,8 +64,8 @@ class RunWriter {
   void append(const Trajectory& samples);
   void save(Checkpoint checkpoint);  // with the text of config.toml
 
-  /// Tries what save() will do, so that it fails before the first step and not after many (try_checkpoint()).
-  void try_save(Checkpoint checkpoint) const;
+  /// Tries what save() of a checkpoint with this text will do, so that it fails before the first step and not after many (try_checkpoint()).
+  void try_save(std::map<std::string, std::string> text) const;
 
   /// Ends the progress line.
   void finish() { progress_.finish(); }

@@ -45,7 +45,7 @@ std::string sample_text(const TrainConfig& config, const Experiment& experiment,
 
 RunSample sample_run(const TrainConfig& config, const SampleOptions& options) {
   check_options(config, options);  // before the data is loaded
-  const Experiment experiment = make_experiment(config);
+  const Experiment experiment = make_experiment(config, /*trains=*/false);
   Trainer trainer(config, experiment.model, experiment.dataset);
   const LoadedCheckpoint loaded = load_checkpoint(std::filesystem::path(config.out) / "checkpoint");
   trainer.resume(loaded.checkpoint);

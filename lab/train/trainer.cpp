@@ -12,6 +12,8 @@
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/version.h"
+#include "lab/models/nanogpt.h"
+#include "lab/models/zoo.h"
 #include "lab/train/config_fields.h"
 
 namespace gluon::lab {
@@ -84,6 +86,19 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 }
 
 }  // namespace
+
+RunIdentity config_identity(const TrainConfig& config) {
+  RunIdentity identity{{"label-smoothing", number_text(config.resolved_label_smoothing())}};
+  if (is_language_model(config.model)) {
+    const NanoGptOptions standard = nanogpt_options(config.model);
+    identity["heads"] = std::to_string(config.heads > 0 ? config.heads : standard.heads);
+    identity["seq"] = std::to_string(config.seq > 0 ? config.seq : standard.context);
+  }
+  for (const ConfigField& field : config_fields()) {
+    if (std::string_view(field.identity) == field.name) identity.emplace(field.name, value_text(config, field));
+  }
+  return identity;
+}
 
 void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
   for (const auto& [part, text] : expected) {
@@ -206,7 +221,7 @@ TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
   TrainSummary summary;
   std::optional<double> val;
   Poll poll = poll_ranks(stop);
-  if (writer != nullptr && !poll.stop) writer->try_save({.step = start, .text = checkpoint_text()});
+  if (writer != nullptr && !poll.stop) writer->try_save(checkpoint_text());
   while (!poll.stop && steps_taken() < config_.steps) {
     Stopwatch watch;
     summary.loss = step();
@@ -270,7 +285,15 @@ std::map<std::string, std::string> Trainer::checkpoint_text() const {
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  check_same_run(identity(), checkpoint.text);
+  const RunIdentity own = identity();
+  RunIdentity saved = checkpoint.text;
+  const bool complete = std::ranges::all_of(own, [&](const auto& part) { return saved.contains(part.first); });
+  if (!complete && saved.contains("config")) {  // an older program named fewer parts
+    TrainConfig config = config_;
+    parse_config_toml(saved.at("config"), "resume: the checkpoint's config", config);
+    saved.merge(config_identity(config));
+  }
+  check_same_run(own, saved);
   optimizer_.load_state(checkpoint.optimizer);
   const torch::NoGradGuard no_grad;
   restore_tensors(checkpoint.model, named_tensors(*model_));
@@ -285,11 +308,7 @@ RunIdentity Trainer::identity() const {
                        {"momentum", optimizer_.momentum().name()},
                        {"orthogonalizer", optimizer_.options().orthogonalizer},
                        {"batch", join(config_.batch, " x ", batches_per_step(config_, *dataset_))}};
-  for (const ConfigField& field : config_fields()) {
-    if (std::string_view(field.identity) == field.name) {
-      identity.emplace(field.name, value_text(config_, field));  // unless derived above
-    }
-  }
+  identity.merge(config_identity(config_));  // unless derived above
   return identity;
 }
 

@@ -38,10 +38,13 @@ struct TrainSummary {
   bool interrupted = false;
 };
 
-/// What must not change when a run resumes from a checkpoint, as text by part: the config's model and seed; geometry,
-/// momentum, orthogonalizer and batch, which follow from several fields and the model. The table of config fields
-/// (config_fields.h) says which part each field belongs to.
+/// What must not change when a run resumes from a checkpoint, as text by part: single fields of the config, such as
+/// model and seed; geometry, momentum, orthogonalizer and batch, which follow from several fields and the model. The
+/// table of config fields (config_fields.h) says which part each field belongs to.
 using RunIdentity = std::map<std::string, std::string>;
+
+/// The parts that follow from the config alone, defaults resolved.
+RunIdentity config_identity(const TrainConfig& config);
 
 /// Throws InputError, naming the part and the first line that differs, unless `saved`, the text of a checkpoint, agrees
 /// with all of `expected`.

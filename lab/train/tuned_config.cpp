@@ -74,6 +74,8 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     for (const GroupRadius& radius : radii) {
       if (radius.group == "hidden" || radius.group == "conv") next.radius = "hidden=" + short_text(radius.predicted);
     }
+    const std::map<std::string, double> given = parse_radii(run.radius);
+    if (given.contains("adamw")) next.radius += join(",adamw=", short_text(given.at("adamw")));
   } else if (run.preset == "deterministic_gluon") {
     next.radius = join("L0=", short_text(std::ranges::max(radii, {}, &GroupRadius::l0).l0),
                        ",L1=", short_text(std::ranges::max(radii, {}, &GroupRadius::l1).l1));
@@ -81,6 +83,7 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";
     next.lr = 0;
+    next.clip = TrainConfig{}.clip;
     next.radius = radius_text(radii, [&](const GroupRadius& radius) { return scale * radius.predicted; });
   } else {  // one radius for all groups must suit the stiffest
     next.radius = "all=" + short_text(std::ranges::min(radii, {}, &GroupRadius::predicted).predicted);

@@ -38,7 +38,9 @@ TEST(Generate, TemperatureZeroTakesTheMostLikelyTokenOfTheLastContext) {
     text.push_back(token);
   }
   EXPECT_EQ(generate(*model, kPrompt, {.count = 8, .temperature = 3, .top_k = 1}, generator(9)), made);
-  EXPECT_EQ(generate(*model, kPrompt, {.count = 8, .temperature = 1e-30}, generator(9)), made);
+  for (const double tiny : {1e-30, 1e-60, 5e-324}) {
+    EXPECT_EQ(generate(*model, kPrompt, {.count = 8, .temperature = tiny}, generator(9)), made);
+  }
 }
 
 TEST(Generate, SeedDecidesTheDraws) {
@@ -82,11 +84,22 @@ TEST(Generate, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(make({}, {}), "generate: the prompt is empty, it needs at least one token");
   EXPECT_INPUT_ERROR(make({12}, {}), "generate: prompt token 12 is outside the vocabulary of 12");
   EXPECT_INPUT_ERROR(make({-1}, {}), "generate: prompt token -1 is outside the vocabulary of 12");
-  EXPECT_INPUT_ERROR(make({1}, {.count = -1}), "generate: count must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(make({1}, {.count = -1}), "generate: count must be in 0..16777216, got -1");
+  EXPECT_INPUT_ERROR(make({1}, {.count = int64_t{1} << 62}), "generate: count must be in 0..16777216, got ");
   EXPECT_INPUT_ERROR(make({1}, {.temperature = -2}), "generate: temperature must be finite and >= 0, got -2");
   EXPECT_INPUT_ERROR(make({1}, {.top_k = -3}), "generate: top_k must be >= 0, got -3");
   EXPECT_INPUT_ERROR(make({1}, {.vocabulary = -4}), "generate: vocabulary must be >= 0, got -4");
   EXPECT_INPUT_ERROR(make({1}, {.vocabulary = 13}), "generate: vocabulary must be at most the model's 12, got 13");
+}
+
+TEST(Generate, AModelThatDivergedIsNamed) {
+  const auto model = small_model();
+  const at::NoGradGuard no_grad;
+  model->parameters().front()[0][0].fill_(std::nan(""));
+  for (const double temperature : {0., 1.}) {
+    EXPECT_INPUT_ERROR(generate(*model, kPrompt, {.temperature = temperature}, generator(1)),
+                       "generate: the model's logits hold NaN or Inf; its weights are damaged or have diverged");
+  }
 }
 
 }  // namespace

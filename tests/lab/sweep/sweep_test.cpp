@@ -60,12 +60,41 @@ TEST(Sweep, AStopBeforeTheFirstCellRunsNone) {
 
 TEST(Sweep, ACellThatDivergesIsRecorded) {
   const TemporaryFolder folder;
-  const SweepOptions options = options_in(folder.path(), {"hidden=0.01,1e38"});
+  const SweepOptions options = options_in(folder.path(), {"embedding=1,1e30"});
   const Sweep sweep = run(small_config(), options);
   ASSERT_EQ(sweep.cells.size(), 2u);
   EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
   EXPECT_TRUE(std::isnan(sweep.cells[1].val));
-  EXPECT_EQ(run(small_config(), options).lines[1], "[2/2] hidden=1e+38  is already finished");
+  EXPECT_EQ(run(small_config(), options).lines[1], "[2/2] embedding=1e+30  is already finished");
+}
+
+TEST(Sweep, ACellBeyondFloat32IsRecordedAndTheOthersRun) {
+  const TemporaryFolder folder;
+  const Sweep sweep = run(small_config(), options_in(folder.path(), {"hidden=1e39,0.01"}));
+  ASSERT_EQ(sweep.cells.size(), 2u);
+  EXPECT_TRUE(std::isnan(sweep.cells[0].val));
+  EXPECT_TRUE(std::isfinite(sweep.cells[1].val));
+  EXPECT_TRUE(sweep.lines[0].starts_with("[1/2] hidden=1e+39  is left out: --radius hidden must be in 1e-30..1e+30"));
+  EXPECT_EQ(read_sweep_csv(folder.path() / "sweep.csv").cells.size(), 2u);
+}
+
+TEST(Sweep, AFailureBeforeTheFirstStepLeavesNoFolder) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  config.data = (folder.path() / "missing.txt").string();
+  EXPECT_INPUT_ERROR(run(config, options_in(folder.path(), {"hidden=0.01"})), "no file matches");
+  EXPECT_INPUT_ERROR(run(small_config(), options_in(folder.path(), {"hidden=0.01", "conv=1"})), "conv=1 has no effect");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Sweep, TheResultsOfAnotherSweepAreKept) {
+  const TemporaryFolder folder;
+  run(small_config(), options_in(folder.path(), {"hidden=0.01"}));
+  const std::string before = read_text(folder.path() / "sweep.csv", "test");
+  EXPECT_INPUT_ERROR(run(small_config(), options_in(folder.path(), {"embedding=1"})),
+                     "is of a sweep over hidden, this one is over embedding; choose another --out");
+  EXPECT_EQ(read_text(folder.path() / "sweep.csv", "test"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "embedding=1"));
 }
 
 TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {

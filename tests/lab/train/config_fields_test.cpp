@@ -18,7 +18,8 @@ TrainConfig parsed(const std::string& text, const std::set<std::string>& keep = 
 TEST(ConfigToml, TheDefaultsAreTheDocumentedText) {
   EXPECT_EQ(config_toml(TrainConfig{}),
             "model=\"nanogpt-tiny\"\nlayers=0\nwidth=0\nheads=0\nseq=0\nvocabulary=0\n"
-            "data=\"\"\nvocab=\"\"\nval-data=\"\"\nval-tokens=0\ntrain-images=0\ntest-images=0\nbatch=16\naccumulate=1\nfull-batch="
+            "data=\"\"\nvocab=\"\"\nval-data=\"\"\nval-tokens=0\ntrain-images=0\ntest-images=0\nbatch=16\naccumulate="
+            "1\nfull-batch="
             "false\nparts=0\n"
             "preset=\"unscion\"\nradius=\"\"\nlr=0\nweight-decay=-1\nmomentum=\"\"\nschedule=\"\"\n"
             "orthogonalizer=\"\"\nclip=1\nlabel-smoothing=-1\n"

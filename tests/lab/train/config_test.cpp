@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "lab/train/config_fields.h"
+#include "lab/train/effect.h"
 #include "tests/expect_error.h"
 
 namespace gluon::lab {
@@ -75,8 +76,8 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"test-images=-3", "--test-images must be >= 1"},
     {"eval-every=0", "--eval-every must be >= 1, got 0"},
     {"save-every=0", "--save-every must be >= 1, got 0"},
-    {"clip=-1", "--clip must be >= 0, got -1"},
-    {"lr=-1", "--lr must be > 0, got -1"},
+    {"clip=-1", "--clip must be finite and >= 0, got -1"},
+    {"lr=-1", "--lr must be finite and > 0, got -1"},
     {"lr=0.25", "--lr is the learning rate of AdamW; preset unscion takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
     {"label-smoothing=1", "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
@@ -97,13 +98,29 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
      "--full-batch needs --smoothness-mode full or an empty one, got same_batch"},
     {"smoothness-geometry=lion", "unknown name 'lion'"},
     {"smoothness-dual=qr", "'qr'"},
-    // Options without an effect on the run.
+    {"preset=adamw\nlr=1\nradius=all=2", "--lr and --radius all set the same learning rate; give one"},
+    // Beyond float32.
+    {"radius=hidden=1e39", "--radius hidden must be in 1e-30..1e+30, the range of float32, got 1e+39"},
+    {"radius=hidden=1e-60", "--radius hidden must be in 1e-30..1e+30"},
+    {"preset=muon\nlr=1e39", "--lr must be in 1e-30..1e+30"},
+    {"weight-decay=1e39", "--weight-decay must be in 1e-30..1e+30"},
+    {"preset=scion\nradius=gamma=1e-20,hidden=1e-20", "a radius of --preset scion must be in 1e-30..1e+30"},
+};
+
+const std::pair<const char*, const char*> kWithoutEffect[] = {
     {"preset=adamw\nmomentum=ema(0.1)", "--momentum has no effect on preset adamw, got ema(0.1)"},
     {"preset=sign_descent\northogonalizer=svd", "--orthogonalizer has no effect on preset sign_descent"},
     {"test-images=5", "--train-images and --test-images need --model cifar-cnn"},
     {"model=cifar-cnn\nval-tokens=8", "cifar-cnn validates on the test images of --data; it does not take --val-data"},
     {"model=cifar-cnn\nval-data=a.txt", "it does not take --val-data or --val-tokens"},
     {"model=cifar-cnn\nwidth=8", "cifar-cnn does not take --layers, --width"},
+    {"model=cifar-cnn\nvocab=gpt2", "cifar-cnn does not take --vocab, which tokenizes text, got gpt2"},
+    {"clip=2", "--clip has no effect on preset unscion, only on adamw, got 2"},
+    {"preset=deterministic_gluon\northogonalizer=svd", "--orthogonalizer has no effect on preset deterministic_gluon"},
+    {"smoothness-mode=consecutive", "--smoothness-mode has no effect without --smoothness-every, got consecutive"},
+    {"smoothness-geometry=scion", "--smoothness-geometry has no effect without --smoothness-every"},
+    {"smoothness-dual=exact", "--smoothness-dual has no effect without --smoothness-every"},
+    {"preset=sign_descent\nsmoothness-every=2\nsmoothness-dual=exact", "--smoothness-dual has no effect on norms"},
 };
 
 TEST(TrainConfig, BadValuesAreNamed) {
@@ -113,6 +130,32 @@ TEST(TrainConfig, BadValuesAreNamed) {
   EXPECT_INPUT_ERROR(config.validate(), "--weight-decay must be finite, got -inf");
   std::swap(config.weight_decay, config.label_smoothing);
   EXPECT_INPUT_ERROR(config.validate(), "--label-smoothing must be in [0, 1)");
+  config = {};
+  config.lr = std::numeric_limits<double>::infinity();
+  EXPECT_INPUT_ERROR(config.validate(), "--lr must be finite and > 0, got inf");
+}
+
+TEST(TrainConfig, FlagsWithoutEffectAreNamed) {
+  EXPECT_NO_THROW(check_effect(TrainConfig()));
+  EXPECT_NO_THROW(check_effect(with("preset=adamw\nclip=2")));
+  EXPECT_NO_THROW(check_effect(with("smoothness-every=2\nsmoothness-mode=consecutive\nsmoothness-dual=exact")));
+  for (const auto& [toml, message] : kWithoutEffect) {
+    EXPECT_NO_THROW(with(toml).validate()) << toml;  // a run of an older program can be read
+    EXPECT_INPUT_ERROR(check_effect(with(toml)), message);
+  }
+}
+
+TEST(TrainConfig, RadiiOfGroupsThatTheModelLacksAreNamed) {
+  const std::vector<Layer> layers{{"w", at::zeros({2, 2}), Role::kHidden}, {"e", at::zeros({2, 2}), Role::kEmbedding}};
+  const auto check = [&](const std::string& toml) { check_radius_effect(with(toml), layers); };
+  EXPECT_NO_THROW(check("radius=hidden=0.5,embedding=2"));
+  EXPECT_NO_THROW(check("preset=scion\nradius=gamma=0.5,hidden=2"));
+  EXPECT_NO_THROW(check("preset=deterministic_gluon\nradius=L0=0,L1=3"));
+  EXPECT_NO_THROW(check("preset=adamw\nlr=0.5"));
+  EXPECT_INPUT_ERROR(check("radius=hidden=0.5,conv=1"),
+                     "--radius conv=1 has no effect: nanogpt-tiny has no layers that preset unscion moves by it");
+  EXPECT_INPUT_ERROR(check("radius=untied_embedding=1"), "--radius untied_embedding=1 has no effect");
+  EXPECT_INPUT_ERROR(check("preset=scion\nradius=conv_gamma=0.1"), "--radius conv_gamma=0.1 has no effect");
 }
 
 }  // namespace

@@ -54,6 +54,25 @@ TEST(RunIdentity, DifferencesAreThoseOfWhatTheRunUses) {
   EXPECT_INPUT_ERROR(make_trainer(momentum).resume(checkpoint), "its momentum is 'ema(0.9)', this run has 'ema(0.5)'");
 }
 
+TEST(RunIdentity, ADefaultThatIsWrittenOutIsTheSame) {
+  TrainConfig standard = small_config();
+  standard.heads = 0;
+  const Checkpoint checkpoint = make_trainer(standard).checkpoint();
+  standard.heads = 4;
+  standard.label_smoothing = 0;
+  EXPECT_NO_THROW(make_trainer(standard).resume(checkpoint));
+}
+
+TEST(RunIdentity, PartsThatAnOlderProgramDidNotNameComeFromItsConfig) {
+  Checkpoint checkpoint = make_trainer(small_config()).checkpoint();
+  checkpoint.text["config"] = config_toml(small_config());
+  for (const char* part : {"heads", "seq", "label-smoothing", "clip", "full-batch"}) checkpoint.text.erase(part);
+  EXPECT_NO_THROW(make_trainer(small_config()).resume(checkpoint));
+  TrainConfig other = small_config();
+  other.heads = 1;
+  EXPECT_INPUT_ERROR(make_trainer(other).resume(checkpoint), "its heads is '2', this run has '1'");
+}
+
 TEST(RunIdentity, TheFirstDifferenceIsNamed) {
   const RunIdentity saved{{"geometry", "hidden  spectral  0.1\nembedding  1\n"}, {"seed", "1"}};
   EXPECT_NO_THROW(check_same_run(saved, saved));

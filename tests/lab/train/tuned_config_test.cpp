@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lab/train/effect.h"
 #include "tests/expect_error.h"
 
 namespace gluon::lab {
@@ -25,6 +26,7 @@ TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
   const std::vector<GroupRadius> llm{group("hidden", 0.5), group("embedding", 3)};
   EXPECT_EQ(tuned_radius("unscion", llm), "unscion: embedding=3,hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm), "muon: hidden=0.5");
+  EXPECT_EQ(tuned_radius("muon", llm, "hidden=1,adamw=0.25"), "muon: hidden=0.5,adamw=0.25");
   EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=0.5");
   EXPECT_EQ(tuned_radius("deterministic_gluon", llm), "deterministic_gluon: L0=1,L1=2");
   EXPECT_EQ(tuned_radius("scion", llm, "gamma=0.5"), "scion: embedding=6,hidden=1,gamma=0.5");
@@ -38,6 +40,14 @@ TEST(TunedConfig, AnUntiedEmbeddingHasItsOwnKey) {
 TEST(TunedConfig, AdamWKeepsTheRatiosBetweenGroups) {
   EXPECT_EQ(tuned_radius("adamw", {group("hidden", 0.5), group("embedding", 3)}),
             "unscion: embedding=0.108,hidden=0.018");
+}
+
+TEST(TunedConfig, WhatOnlyAdamWUsesIsDropped) {
+  TrainConfig config;
+  config.preset = "adamw";
+  config.clip = 3;
+  config.lr = 0.1;
+  EXPECT_NO_THROW(check_effect(tuned_config(config, std::vector{group("hidden", 0.5)})));
 }
 
 TEST(TunedConfig, RadiiOfOtherNormsAreRejected) {

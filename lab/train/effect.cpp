@@ -1,0 +1,79 @@
+#include "lab/train/effect.h"
+
+#include <algorithm>
+
+#include "gluon/core/check.h"
+#include "gluon/core/spec.h"
+#include "lab/models/zoo.h"
+
+namespace gluon::lab {
+namespace {
+
+// One that leaves the choice of the orthogonalizer: "spectral(svd)" does not.
+bool takes_orthogonalizer(const Rule& rule) {
+  constexpr std::string_view kSpectral = "spectral";
+  const std::string& name = rule.norm.name();
+  const std::size_t at = name.find(kSpectral);
+  return at != std::string::npos && !name.substr(at + kSpectral.size()).starts_with('(');
+}
+
+void check_model_flags(const TrainConfig& config) {
+  if (is_language_model(config.model)) {
+    GLUON_CHECK(config.train_images == 0 && config.test_images == 0,
+                "--train-images and --test-images need --model cifar-cnn, got --model ", config.model);
+    return;
+  }
+  GLUON_CHECK(config.val_data.empty() && config.val_tokens == 0, config.model,
+              " validates on the test images of --data; it does not take --val-data or --val-tokens");
+  GLUON_CHECK(config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 && config.vocabulary == 0,
+              config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
+  GLUON_CHECK(config.vocab.empty(), config.model, " does not take --vocab, which tokenizes text, got ", config.vocab);
+}
+
+void check_smoothness_flags(const TrainConfig& config) {
+  const TrainConfig standard;
+  const std::pair<const char*, std::string TrainConfig::*> flags[] = {
+      {"--smoothness-mode", &TrainConfig::smoothness_mode},
+      {"--smoothness-geometry", &TrainConfig::smoothness_geometry},
+      {"--smoothness-dual", &TrainConfig::smoothness_dual}};
+  for (const auto& [flag, member] : flags) {
+    GLUON_CHECK(config.smoothness_every > 0 || config.*member == standard.*member, flag,
+                " has no effect without --smoothness-every, got ", config.*member);
+  }
+  const Geometry measuring = config.measuring_geometry();
+  GLUON_CHECK(config.smoothness_dual == standard.smoothness_dual ||
+                  std::ranges::any_of(measuring.rules(), [](const Rule& rule) { return rule.norm.is_spectral(); }),
+              "--smoothness-dual has no effect on norms none of which is spectral, got ", config.smoothness_dual);
+}
+
+}  // namespace
+
+void check_effect(const TrainConfig& config) {
+  GLUON_CHECK(config.preset != "adamw" || config.momentum.empty(), "--momentum has no effect on preset adamw, got ",
+              config.momentum);
+  GLUON_CHECK(config.preset == "adamw" || config.clip == TrainConfig{}.clip, "--clip has no effect on preset ",
+              config.preset, ", only on adamw, got ", config.clip);
+  const Geometry geometry = config.geometry();
+  GLUON_CHECK(config.orthogonalizer.empty() || std::ranges::any_of(geometry.rules(), takes_orthogonalizer),
+              "--orthogonalizer has no effect on preset ", config.preset,
+              ", which has no spectral norm that leaves the choice, got ", config.orthogonalizer);
+  check_model_flags(config);
+  check_smoothness_flags(config);
+}
+
+void check_radius_effect(const TrainConfig& config, std::span<const Layer> layers) {
+  const std::string routing = config.geometry().routing_report(layers);
+  const std::map<std::string, double> radii = parse_radii(config.radius);
+  for (const auto& [group, radius] : radii) {
+    TrainConfig other = config;
+    other.radius.clear();
+    for (const auto& [name, value] : radii) {
+      const double changed = value > 0 ? value / 2 : 1;
+      other.radius += join(other.radius.empty() ? "" : ",", name, "=", number_text(name == group ? changed : value));
+    }
+    GLUON_CHECK(other.geometry().routing_report(layers) != routing, "--radius ", group, "=", number_text(radius),
+                " has no effect: ", config.model, " has no layers that preset ", config.preset, " moves by it");
+  }
+}
+
+}  // namespace gluon::lab
