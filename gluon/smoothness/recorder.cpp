@@ -200,6 +200,16 @@ void Recorder::take_reference() {
   for (Group& group : parts_->groups) group.reference = group.gather(Of::kGradients);
 }
 
+void Recorder::abandon_pair() {
+  for (Group& group : parts_->groups) {
+    group.reference = {};
+    group.gradients = {};
+    group.parameters = at::Tensor();
+    group.momentum = at::Tensor();
+  }
+  parts_->open = false;
+}
+
 void Recorder::before_step(int64_t step) {
   const at::NoGradGuard no_grad;
   if (parts_->open) parts_->finish_pair(step);

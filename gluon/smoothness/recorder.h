@@ -74,6 +74,9 @@ class Recorder : public StepObserver {
   bool watches(int64_t step) const override;
   void after_step(const BatchStep& batch) override;
 
+  /// Drops the pair of steps in progress: the gradient that would complete it will not come.
+  void abandon_pair();
+
   /// Whether there are samples to take.
   bool has_samples() const;
 

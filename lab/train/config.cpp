@@ -58,6 +58,9 @@ void TrainConfig::validate() const {
   GLUON_CHECK(test_images >= 0, "--test-images must be >= 1, or 0 for all, got ", test_images);
   GLUON_CHECK(eval_every >= 1, "--eval-every must be >= 1, got ", eval_every);
   GLUON_CHECK(save_every >= 1, "--save-every must be >= 1, got ", save_every);
+  GLUON_CHECK(on_nan == "error" || on_nan == "skip" || on_nan == "rollback",
+              "--on-nan must be error, skip or rollback, got '", on_nan, "'");
+  GLUON_CHECK(nan_limit >= 1, "--nan-limit must be >= 1, got ", nan_limit);
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be finite and >= 0, got ", clip);
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be finite and > 0, got ", lr);
   GLUON_CHECK(std::isfinite(weight_decay), "--weight-decay must be finite, got ", weight_decay);

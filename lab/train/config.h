@@ -63,6 +63,10 @@ struct TrainConfig {
   int64_t eval_every = 50;
   int64_t save_every = 200;
 
+  // gradients with NaN or Inf
+  std::string on_nan = "error";  // or skip, rollback: see Trainer::try_step()
+  int64_t nan_limit = 10;        // batches left out in a row, or rollbacks of the run
+
   // smoothness samples (gluon/smoothness/recorder.h)
   int64_t smoothness_every = 0;          // steps between samples; 0: none
   std::string smoothness_mode;           // empty: full with --full-batch, otherwise same_batch

@@ -68,6 +68,9 @@ const ConfigField kFields[] = {
      "Reproduce the same bits on a GPU where LibTorch can (the CPU always does)"},
     {"eval-every", &C::eval_every, "Run", "Steps between evaluations"},
     {"save-every", &C::save_every, "Run", "Steps between checkpoints"},
+    {"on-nan", &C::on_nan, "Run",
+     "Gradients with NaN or Inf: error, skip (the batch) or rollback (to the last checkpoint, radii halved)"},
+    {"nan-limit", &C::nan_limit, "Run", "Batches to skip in a row, or rollbacks of the run, before it is an error"},
 
     {"smoothness-every", &C::smoothness_every, "Smoothness", "Steps between smoothness samples (0: none)"},
     {"smoothness-mode", &C::smoothness_mode, "Smoothness",

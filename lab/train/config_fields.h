@@ -1,6 +1,6 @@
 // The table of config fields: one row per setting of a run.
 //
-//   command line flags, config.toml, the agreement of ranks, the identity of a run (trainer.h)
+//   command line flags, config.toml, the agreement of ranks, the identity of a run (run_identity.h)
 //   and the report all read this table; TrainConfig (config.h) has the defaults.
 //
 // A new setting is a member of TrainConfig and a row here.

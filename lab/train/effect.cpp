@@ -57,6 +57,8 @@ void check_effect(const TrainConfig& config) {
   GLUON_CHECK(config.orthogonalizer.empty() || std::ranges::any_of(geometry.rules(), takes_orthogonalizer),
               "--orthogonalizer has no effect on preset ", config.preset,
               ", which has no spectral norm that leaves the choice, got ", config.orthogonalizer);
+  GLUON_CHECK(config.on_nan != "error" || config.nan_limit == TrainConfig{}.nan_limit,
+              "--nan-limit has no effect with --on-nan error, got ", config.nan_limit);
   check_model_flags(config);
   check_smoothness_flags(config);
 }

@@ -15,7 +15,7 @@ namespace gluon::lab {
 namespace {
 
 constexpr int64_t kMatricesPerBlock = 6, kSquaresPerBlock = 12;  // nanogpt.h: 4 of width^2, 2 of 4 width^2
-constexpr double kBytesPerMatrix = 2048;  // of modules, tensors, autograd: about 2.5 kB measured with --width 2
+constexpr double kBytesPerMatrix = 2048;  // at least: a module, a tensor, its gradient and its momentum
 constexpr double kLargest = 9.2e18;       // below 2^63
 
 // What a file holds as its only number; the largest there is where it has none, such as "max".

@@ -12,6 +12,7 @@
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
+#include "gluon/core/json.h"
 #include "gluon/core/spec.h"
 #include "gluon/version.h"
 
@@ -46,6 +47,10 @@ std::string line_of(const LogRow& row) {
                                     or_empty(row.val),        number_text(row.seconds),   or_empty(row.optimizer)};
   for (const auto& [role, radius] : row.radii) cells.push_back(number_text(radius));
   return csv_row(cells) + "\n";
+}
+
+void write_facts(const fs::path& run, const auto& json) {
+  write_text_atomically(run / "facts.json", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -105,8 +110,19 @@ void RunDirectory::set_facts(const RunFacts& facts) {
       {"version", kVersion},     {"machine", processor()},       {"threads", at::get_num_threads()},
       {"device", facts.device},  {"precision", facts.precision}, {"data", facts.data},
       {"routing", facts.routing}};
-  write_text_atomically(path_ / "facts.json",
-                        json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  write_facts(path_, json);
+}
+
+void RunDirectory::set_incidents(int64_t skipped, int64_t rollbacks) {
+  nlohmann::json json;
+  try {
+    if (fs::exists(path_ / "facts.json")) json = parse_json(read_text(path_ / "facts.json", "run"), "facts.json");
+  } catch (const InputError&) {  // damaged: begin anew
+  }
+  if (!json.is_object()) json = nlohmann::json::object();
+  json["skipped"] = skipped;
+  json["rollbacks"] = rollbacks;
+  write_facts(path_, json);
 }
 
 void RunDirectory::discard() {

@@ -63,6 +63,9 @@ class RunDirectory {
   /// "machine": "AMD EPYC ...", "threads": 2, "device": "cpu", "precision": "float32", "data": "...", "routing": "..."}
   void set_facts(const RunFacts& facts);
 
+  /// Adds to facts.json how many batches were left out and how often the run went back (--on-nan).
+  void set_incidents(int64_t skipped, int64_t rollbacks);
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }
   std::filesystem::path smoothness() const { return path_ / "smoothness.csv"; }

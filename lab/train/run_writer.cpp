@@ -54,6 +54,12 @@ void Progress::show(const LogRow& row, const Pace& pace) {
   }
 }
 
+void Progress::say(const std::string& sentence) {
+  if (open_) out_ << std::endl;
+  open_ = false;
+  out_ << sentence << std::endl;
+}
+
 void Progress::finish() {
   if (open_) out_ << std::endl;
   open_ = false;
@@ -61,9 +67,23 @@ void Progress::finish() {
 }
 
 RunWriter::RunWriter(RunDirectory& directory, Progress& progress, const Recorder* recorder, int64_t steps_taken)
-    : directory_(directory), progress_(progress) {
+    : directory_(directory), progress_(progress), recorder_(recorder) {
   if (recorder != nullptr) samples_.emplace(directory.smoothness(), recorder->measured(), steps_taken);
   if (std::filesystem::exists(directory.path() / kEventFile)) add_event_file();
+}
+
+double RunWriter::rewind(int64_t step) {
+  if (samples_) {
+    samples_.reset();
+    samples_.emplace(directory_.smoothness(), recorder_->measured(), step);
+  }
+  events_.reset();  // the next row writes it anew
+  return directory_.rewind(step);
+}
+
+void RunWriter::append_incident(const std::string& sentence, int64_t skipped, int64_t rollbacks) {
+  progress_.say(sentence);
+  directory_.set_incidents(skipped, rollbacks);
 }
 
 void RunWriter::add_event_file() { event_path_ = directory_.path() / kEventFile; }

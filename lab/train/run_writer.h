@@ -37,6 +37,9 @@ class Progress {
   /// "step 120/400  loss 2.1034  val 2.2210  51.2k tok/s  optimizer 12 %  0:42 left", with the last validation loss.
   void show(const LogRow& row, const Pace& pace);
 
+  /// Prints a sentence on a line of its own.
+  void say(const std::string& sentence);
+
   /// Ends the live line, so that later output starts on a new one; the next row begins another run.
   void finish();
 
@@ -57,8 +60,13 @@ class RunWriter {
   /// Also writes the log as an event file for TensorBoard (event_file.h).
   void add_event_file();
 
-  /// Drops the rows of the log after `step`; returns the seconds of training up to there.
-  double rewind(int64_t step) { return directory_.rewind(step); }
+  /// Drops the rows of the log and the samples after `step`; returns the seconds of training up to there.
+  double rewind(int64_t step);
+
+  void set_incidents(int64_t skipped, int64_t rollbacks) { directory_.set_incidents(skipped, rollbacks); }
+
+  /// Records that gradients held NaN or Inf: what was done, and the counts so far (RunDirectory::set_incidents()).
+  void append_incident(const std::string& sentence, int64_t skipped, int64_t rollbacks);
 
   void append(const LogRow& row, const Pace& pace);
   void append(const Trajectory& samples);
@@ -73,6 +81,7 @@ class RunWriter {
  private:
   RunDirectory& directory_;
   Progress& progress_;
+  const Recorder* recorder_;
   std::optional<TrajectoryCsvWriter> samples_;
   std::filesystem::path event_path_;  // empty: no event file
   std::optional<EventLog> events_;    // from the first row on

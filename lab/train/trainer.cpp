@@ -5,15 +5,13 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
-#include <sstream>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/version.h"
-#include "lab/models/nanogpt.h"
-#include "lab/models/zoo.h"
 #include "lab/train/config_fields.h"
 
 namespace gluon::lab {
@@ -67,48 +65,18 @@ std::vector<std::pair<std::string, double>> mean_radii(const Optimizer& optimize
   return means;
 }
 
-// With single spaces: the columns of a routing report may have other widths.
-std::string collapsed(std::string text) {
-  const auto is_gap = [](char before, char after) { return before == ' ' && after == ' '; };
-  text.erase(std::unique(text.begin(), text.end(), is_gap), text.end());
-  return text;
-}
+constexpr const char* kSkipped = "skipped";  // in the text of a checkpoint, where they are not 0
+constexpr const char* kRollbacks = "rollbacks";
 
-// The first line in which two texts differ; empty where one has ended.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  std::istringstream left(a), right(b);
-  std::string left_line, right_line;
-  do {
-    if (!std::getline(left, left_line)) left_line.clear();
-    if (!std::getline(right, right_line)) right_line.clear();
-  } while (left_line == right_line && (left || right));
-  return {left_line, right_line};
+int64_t count_in(const Checkpoint& checkpoint, const std::string& name) {
+  const auto found = checkpoint.text.find(name);
+  if (found == checkpoint.text.end()) return 0;
+  const int64_t count = parse_integer(found->second, "resume: the checkpoint's " + name);
+  GLUON_CHECK(count >= 0, "resume: the checkpoint's ", name, " must be >= 0, got ", count);
+  return count;
 }
 
 }  // namespace
-
-RunIdentity config_identity(const TrainConfig& config) {
-  RunIdentity identity{{"label-smoothing", number_text(config.resolved_label_smoothing())}};
-  if (is_language_model(config.model)) {
-    const NanoGptOptions standard = nanogpt_options(config.model);
-    identity["heads"] = std::to_string(config.heads > 0 ? config.heads : standard.heads);
-    identity["seq"] = std::to_string(config.seq > 0 ? config.seq : standard.context);
-  }
-  for (const ConfigField& field : config_fields()) {
-    if (std::string_view(field.identity) == field.name) identity.emplace(field.name, value_text(config, field));
-  }
-  return identity;
-}
-
-void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
-  for (const auto& [part, text] : expected) {
-    const auto found = saved.find(part);
-    GLUON_CHECK(found != saved.end(), "resume: the checkpoint does not name its ", part);
-    const auto [saved_line, line] = first_difference(collapsed(found->second), collapsed(text));
-    GLUON_CHECK(saved_line == line, "resume: the checkpoint belongs to another run: its ", part, " is '", saved_line,
-                "', this run has '", line, "'");
-  }
-}
 
 Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_ptr<const Dataset> dataset,
                  CollectivePtr collective)
@@ -160,13 +128,13 @@ double Trainer::step() {
   torch::Tensor loss;
   Stopwatch watch;
   try {
-    loss = gradients_->compute(steps_taken(), timing_);
+    loss = gradients_->compute(position(), timing_);
     watch.lap();
     optimizer_.reduce_gradients();
     timing_.backward += watch.lap();
     if (recorder_ && recorder_->needs_reference(steps_taken())) {
       loss = loss.clone();  // valid beyond the next gradients
-      gradients_->look_ahead(steps_taken() + 1, [this] { recorder_->take_reference(); });
+      gradients_->look_ahead(position() + 1, [this] { recorder_->take_reference(); });
       timing_.reference = watch.lap();
     }
   } catch (const c10::OutOfMemoryError&) {
@@ -179,6 +147,63 @@ double Trainer::step() {
   const double value = sum(*share_.collective(), {loss.item<double>()})[0];
   optimizer_.wait();
   return value;
+}
+
+std::optional<double> Trainer::try_step(RunWriter* writer) {
+  if (config_.on_nan == "error") return step();
+  std::vector<torch::Tensor> buffers;  // running statistics
+  for (const torch::Tensor& buffer : model_->buffers()) buffers.push_back(buffer.clone());
+  try {
+    const double loss = step();
+    in_a_row_ = 0;
+    return loss;
+  } catch (const NonFiniteGradient& error) {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < buffers.size(); ++i) model_->buffers()[i].copy_(buffers[i]);
+    if (recorder_) recorder_->abandon_pair();
+    if (config_.on_nan == "skip") {
+      skip_batch(error, writer);
+    } else {
+      go_back(error, writer);
+    }
+    return std::nullopt;
+  }
+}
+
+void Trainer::skip_batch(const NonFiniteGradient& error, RunWriter* writer) {
+  if (in_a_row_ == config_.nan_limit) {
+    throw NonFiniteGradient(join(error.what(), ", after ", in_a_row_, " batches left out in a row (--nan-limit)"));
+  }
+  ++in_a_row_;
+  ++skipped_;
+  const std::string sentence = join(error.what(), "; the batch is left out, ", in_a_row_, " in a row");
+  if (writer != nullptr) writer->append_incident(sentence, skipped_, rollbacks_);
+}
+
+void Trainer::go_back(const NonFiniteGradient& error, RunWriter* writer) {
+  const int64_t rollbacks = rollbacks_ + 1;
+  if (rollbacks > config_.nan_limit) {
+    throw NonFiniteGradient(join(error.what(), ", after ", rollbacks_, " rollbacks (--nan-limit)"));
+  }
+  resume(last_checkpoint_);
+  set_rollbacks(rollbacks);
+  if (recorder_) (void)recorder_->take_samples();
+  if (writer == nullptr) return;
+  writer->rewind(steps_taken());
+  writer->append_incident(join(error.what(), "; back to step ", steps_taken(), " with all radii times ",
+                               number_text(optimizer_.radius_multiplier())),
+                          skipped_, rollbacks_);
+}
+
+void Trainer::set_rollbacks(int64_t rollbacks) {
+  rollbacks_ = rollbacks;
+  optimizer_.set_radius_multiplier(std::ldexp(1.0, -static_cast<int>(std::min<int64_t>(rollbacks, 1000))));
+}
+
+// Copies, as the parameters move on.
+void Trainer::keep_checkpoint(Checkpoint checkpoint) {
+  for (auto& [name, tensor] : checkpoint.model) tensor = tensor.detach().to(torch::kCPU, /*non_blocking=*/false, true);
+  last_checkpoint_ = std::move(checkpoint);
 }
 
 double Trainer::evaluate() {
@@ -217,23 +242,28 @@ TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
   const int64_t start = steps_taken();
   const double before = writer == nullptr ? 0 : writer->rewind(start);
   double seconds = 0;  // in this process
-  int64_t saved = start;
+  int64_t saved = start, taken = 0;
   TrainSummary summary;
   std::optional<double> val;
   Poll poll = poll_ranks(stop);
   if (writer != nullptr && !poll.stop) writer->try_save(checkpoint_text());
+  if (writer != nullptr && position() + rollbacks_ > start) writer->set_incidents(skipped_, rollbacks_);
+  if (config_.on_nan == "rollback") keep_checkpoint(checkpoint());
   while (!poll.stop && steps_taken() < config_.steps) {
     Stopwatch watch;
-    summary.loss = step();
+    const std::optional<double> loss = try_step(writer);
     poll = poll_ranks(stop);
+    seconds += watch.lap();
+    if (!loss) continue;
+    ++taken;
+    summary.loss = *loss;
     if (poll.has_samples) write_samples(writer);
     seconds += watch.lap();
-    const auto taken = static_cast<double>(steps_taken() - start);
-    const double speed = taken * static_cast<double>(tokens_per_step()) / seconds;
+    const double speed = static_cast<double>(taken * tokens_per_step()) / seconds;
     val.reset();
     if (is_due(config_.eval_every)) val = evaluate();
     seconds += watch.lap();
-    const double left = seconds / taken * static_cast<double>(config_.steps - steps_taken());
+    const double left = seconds / static_cast<double>(taken) * static_cast<double>(config_.steps - steps_taken());
     const LogRow row = log_row(summary.loss, val, before + seconds);
     if (writer != nullptr) writer->append(row, {config_.steps, speed, left});
     if (!is_due(config_.save_every)) continue;
@@ -261,8 +291,9 @@ void Trainer::write_samples(RunWriter* writer) {
   if (writer != nullptr) writer->append(samples);
 }
 
-void Trainer::save(RunWriter* writer) const {
+void Trainer::save(RunWriter* writer) {
   Checkpoint now = checkpoint();
+  if (config_.on_nan == "rollback") keep_checkpoint(now);
   if (writer != nullptr) writer->save(std::move(now));
 }
 
@@ -281,6 +312,8 @@ Checkpoint Trainer::checkpoint() const {
 std::map<std::string, std::string> Trainer::checkpoint_text() const {
   std::map<std::string, std::string> text = identity();
   text["data"] = dataset_->describe();
+  if (skipped_ > 0) text[kSkipped] = std::to_string(skipped_);
+  if (rollbacks_ > 0) text[kRollbacks] = std::to_string(rollbacks_);
   return text;
 }
 
@@ -294,7 +327,10 @@ void Trainer::resume(const Checkpoint& checkpoint) {
     saved.merge(config_identity(config));
   }
   check_same_run(own, saved);
+  const int64_t skipped = count_in(checkpoint, kSkipped), rollbacks = count_in(checkpoint, kRollbacks);
   optimizer_.load_state(checkpoint.optimizer);
+  skipped_ = skipped;
+  set_rollbacks(rollbacks);
   const torch::NoGradGuard no_grad;
   restore_tensors(checkpoint.model, named_tensors(*model_));
 }

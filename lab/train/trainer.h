@@ -24,6 +24,7 @@
 #include "lab/train/gradient_computer.h"
 #include "lab/train/rank_share.h"
 #include "lab/train/run_directory.h"
+#include "lab/train/run_identity.h"
 #include "lab/train/run_writer.h"
 #include "lab/train/step_timing.h"
 
@@ -38,18 +39,6 @@ struct TrainSummary {
   bool interrupted = false;
 };
 
-/// What must not change when a run resumes from a checkpoint, as text by part: single fields of the config, such as
-/// model and seed; geometry, momentum, orthogonalizer and batch, which follow from several fields and the model. The
-/// table of config fields (config_fields.h) says which part each field belongs to.
-using RunIdentity = std::map<std::string, std::string>;
-
-/// The parts that follow from the config alone, defaults resolved.
-RunIdentity config_identity(const TrainConfig& config);
-
-/// Throws InputError, naming the part and the first line that differs, unless `saved`, the text of a checkpoint, agrees
-/// with all of `expected`.
-void check_same_run(const RunIdentity& expected, const RunIdentity& saved);
-
 class Trainer {
  public:
   /// With several ranks in `collective`, each rank has a trainer and its share of every batch, and all ranks call the
@@ -60,7 +49,8 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// Takes one step; returns the mean training loss before it.
+  /// Takes one step; returns the mean training loss before it. Throws NonFiniteGradient, with nothing changed but
+  /// buffers, when a gradient holds NaN or Inf.
   double step();
 
   /// Mean loss over the validation examples, and the share of them whose largest logit is the target, with the model in
@@ -97,13 +87,26 @@ class Trainer {
   // Sum and count of something over the examples of a batch.
   using Measure = std::function<std::pair<double, double>(const Batch&)>;
 
+  /// Takes a step; where step() throws NonFiniteGradient, does what --on-nan says and returns nothing:
+  ///
+  ///   skip       the batch is left out: the next step takes the next one
+  ///   rollback   the run goes back to its last checkpoint (or start), with all radii halved from there on
+  ///
+  /// Throws it on, saying so, after --nan-limit of them. Counts are in the checkpoints: a resumed run does the same.
+  std::optional<double> try_step(RunWriter* writer);
+  void skip_batch(const NonFiniteGradient& error, RunWriter* writer);
+  void go_back(const NonFiniteGradient& error, RunWriter* writer);
+  int64_t position() const { return steps_taken() + skipped_; }  // in the training batches
+  void set_rollbacks(int64_t rollbacks);
+  void keep_checkpoint(Checkpoint checkpoint);
+
   double mean_over_validation(const Measure& measure) const;
   void check_ranks() const;
   void check_position() const;
   void add_recorder();
   Poll poll_ranks(const std::atomic<bool>& stop) const;
   void write_samples(RunWriter* writer);
-  void save(RunWriter* writer) const;
+  void save(RunWriter* writer);
   bool is_due(int64_t every) const;  // or this was the last step
   RunIdentity identity() const;
   std::map<std::string, std::string> checkpoint_text() const;
@@ -117,6 +120,10 @@ class Trainer {
   std::unique_ptr<GradientComputer> gradients_;
   std::shared_ptr<Recorder> recorder_;
   StepTiming timing_;
+  int64_t skipped_ = 0;         // batches left out
+  int64_t in_a_row_ = 0;        // of those, since the last step
+  int64_t rollbacks_ = 0;       // each halved the radii
+  Checkpoint last_checkpoint_;  // in memory, for rollbacks; on every rank
 };
 
 }  // namespace gluon::lab

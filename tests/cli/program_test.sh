@@ -121,6 +121,14 @@ expect 2 "--radius hidden must be in 1e-30..1e+30" train "${small[@]}" --radius 
 expect 0 "[1/2] hidden=1e+39  is left out" sweep "${small[@]}" --radius hidden=1e39,0.01 --out "$work/sweep4"
 expect 2 "--lr must be finite and > 0, got inf" train "${small[@]}" --preset adamw --lr inf
 
+# Gradients with NaN or Inf.
+broken=("${small[@]}" --preset sign_descent --radius all=1e20)
+expect 2 "holds NaN or Inf at step 1; nothing was updated" train "${broken[@]}" --out "$work/nan1"
+expect 2 "after 2 batches left out in a row (--nan-limit)" train "${broken[@]}" --on-nan skip --nan-limit 2 --out "$work/nan2"
+expect 0 "back to step 0 with all radii times 0.5" train "${broken[@]}" --on-nan rollback --out "$work/nan3"
+grep -q '"rollbacks": [1-9]' "$work/nan3/facts.json" || { echo "FAILED: rollbacks are not in facts.json"; failed=$((failed + 1)); }
+expect 0 "finished after 6 steps" train --resume --out "$work/nan3" --steps 6
+
 # Empty values and octal numbers, which CLI11 would read as something else, and flags without an effect.
 for flag in --layers --seed --sample; do
   expect 2 "$flag: expected a whole number without leading zeros, got ''" train "${small[@]:4}" $flag ''
@@ -243,12 +251,13 @@ wait $long
 [ $? -eq 143 ] || { echo "FAILED: two signals did not end a step"; failed=$((failed + 1)); }
 
 # A run that is stopped saves and says so in its exit code.
+logged() { { wc -l <"$work/stopped/log.csv"; } 2>/dev/null || echo 0; }
 stopped=("${shape[@]}" --steps 1000000 --out "$work/stopped")
 for signal in HUP=129 INT=130 TERM=143; do
-  before=$(cat "$work/stopped/log.csv" 2>/dev/null | wc -l)
+  before=$(logged)
   "$program" train "${stopped[@]}" >"$work/said" 2>&1 &
   child=$!
-  for _ in $(seq 600); do [ "$(cat "$work/stopped/log.csv" 2>/dev/null | wc -l)" -gt $((before + 2)) ] && break; sleep 0.1; done
+  for _ in $(seq 600); do [ "$(logged)" -gt $((before + 2)) ] && break; sleep 0.1; done
   kill -"${signal%=*}" $child
   wait $child
   [ $? -eq "${signal#*=}" ] && grep -q "continue with     gluon train --resume" "$work/said" &&

@@ -81,4 +81,18 @@ if "$program" train --resume --ranks 13 --steps 40 --out "$work/on3" >"$work/man
   exit 1
 fi
 grep -q -- "--parts 12 must be 1 or at least the 13 ranks" "$work/many.txt"
+# Ranks go back together when gradients hold NaN or Inf.
+for ranks in 1 2; do run "nan$ranks" --ranks "$ranks" "${small[@]}" --steps 6 --preset sign_descent --radius all=1e20 --on-nan rollback; done
+same_bytes checkpoint/step-00000006.safetensors nan1 nan2
+grep -q '"rollbacks": [1-9]' "$work/nan2/facts.json"
+
+# A signal to the program stops all ranks, which save, and is its exit code.
+"$program" train --threads 1 --ranks 2 "${small[@]}" --steps 1000000 --out "$work/stopped" >"$work/stopped.txt" 2>&1 &
+child=$!
+for _ in $(seq 600); do [ "$({ wc -l <"$work/stopped/log.csv"; } 2>/dev/null || echo 0)" -gt 3 ] && break; sleep 0.1; done
+kill -TERM $child
+status=0
+wait $child || status=$?
+[ "$status" -eq 143 ] && grep -q "continue with     gluon train --resume" "$work/stopped.txt" ||
+  { echo "stopped ranks ended with $status:"; tail -n 5 "$work/stopped.txt"; exit 1; }
 echo "1, 2 and 3 ranks: the same bytes"

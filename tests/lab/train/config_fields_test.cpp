@@ -24,7 +24,7 @@ TEST(ConfigToml, TheDefaultsAreTheDocumentedText) {
             "preset=\"unscion\"\nradius=\"\"\nlr=0\nweight-decay=-1\nmomentum=\"\"\nschedule=\"\"\n"
             "orthogonalizer=\"\"\nclip=1\nlabel-smoothing=-1\n"
             "steps=400\nseed=0\ndevice=\"cpu\"\nprecision=\"\"\ncuda-graph=1\ndeterministic=false\n"
-            "eval-every=50\nsave-every=200\n"
+            "eval-every=50\nsave-every=200\non-nan=\"error\"\nnan-limit=10\n"
             "smoothness-every=0\nsmoothness-mode=\"\"\nsmoothness-geometry=\"\"\nsmoothness-dual=\"auto\"\n");
 }
 
