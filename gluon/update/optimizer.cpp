@@ -31,6 +31,20 @@ std::map<std::string, at::IntArrayRef> expected_entries(std::span<const LayerBat
   return expected;
 }
 
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // beyond any run, and exact as a double
+
+// A state may come from a file that anyone wrote.
+void check_entry(const std::string& name, const at::Tensor& tensor) {
+  if (!name.starts_with("adamw.steps/")) {
+    GLUON_CHECK(tensor.is_floating_point(), "optimizer state: '", name, "' must be floating point, got ",
+                tensor.scalar_type());
+    return;
+  }
+  const auto steps = tensor.item<double>();
+  GLUON_CHECK(steps >= 0 && steps <= static_cast<double>(kMostSteps) && std::floor(steps) == steps,
+              "optimizer state: '", name, "' must be a whole number in 0..", kMostSteps, ", got ", steps);
+}
+
 }  // namespace
 
 at::Tensor OptimizerState::find(const std::string& name, at::IntArrayRef sizes) const {
@@ -166,7 +180,8 @@ OptimizerState Optimizer::state() const {
 void Optimizer::load_state(const OptimizerState& state) {
   GLUON_CHECK(state.version >= 1 && state.version <= OptimizerState::kVersion, "optimizer state: version ",
               state.version, " is not one of 1..", OptimizerState::kVersion);
-  GLUON_CHECK(state.step >= 0, "optimizer state: step must be >= 0, got ", state.step);
+  GLUON_CHECK(state.step >= 0 && state.step <= kMostSteps, "optimizer state: step must be in 0..", kMostSteps, ", got ",
+              state.step);
   const auto belongs_to_another_rank = [&](const std::string& entry) {
     const std::string name = entry.substr(entry.find('/') + 1);
     for (std::size_t i = 0; i < layers().size(); ++i) {
@@ -176,9 +191,7 @@ void Optimizer::load_state(const OptimizerState& state) {
   };
   const auto expected = expected_entries(parts_->batches, parts_->adamw);
   for (const auto& [name, sizes] : expected) {
-    const at::Tensor tensor = state.find(name, sizes);
-    GLUON_CHECK(!name.starts_with("adamw.steps/") || tensor.item<double>() >= 0, "optimizer state: '", name,
-                "' must be >= 0, got ", tensor.item<double>());
+    check_entry(name, state.find(name, sizes));
   }
   for (const auto& [name, tensor] : state.tensors) {
     GLUON_CHECK(expected.count(name) == 1 || belongs_to_another_rank(name), "optimizer state: '", name,

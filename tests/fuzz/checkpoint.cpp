@@ -29,7 +29,7 @@ std::string with_checksum(std::string_view bytes) {
 gluon::Optimizer make_optimizer() noexcept {
   return {{{.name = "w", .parameter = at::zeros({3, 2})},
            {.name = "b", .parameter = at::zeros({2}), .role = gluon::Role::kVector}},
-          gluon::presets::unscion()};
+          gluon::presets::muon()};  // momentum for w, AdamW for b
 }
 
 }  // namespace

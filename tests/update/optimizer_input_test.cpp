@@ -132,7 +132,18 @@ TEST(OptimizerInput, MismatchedStateChangesNothing) {
   };
   expect_refused([](auto& state) { state.version = 2; }, "version 2 is not one of 1..1");
   expect_refused([](auto& state) { state.version = 0; }, "version 0 is not one of 1..1");
-  expect_refused([](auto& state) { state.step = -1; }, "step must be >= 0, got -1");
+  expect_refused([](auto& state) { state.step = -1; }, "step must be in 0..9007199254740992, got -1");
+  expect_refused([](auto& state) { state.step = std::numeric_limits<int64_t>::max(); }, "step must be in 0..");
+  expect_refused(
+      [](auto& state) {
+        state.tensors["momentum/experts.weight"] = at::zeros({3, 6, 12}, at::kInt);
+      },
+      "'momentum/experts.weight' must be floating point, got Int");
+  for (const double steps : {-1.0, 1e300, std::nan(""), 0.5}) {
+    OptimizerState state = good;
+    state.tensors["adamw.steps/ln.weight"] = at::scalar_tensor(steps, at::kDouble);
+    EXPECT_INPUT_ERROR(optimizer.load_state(state), "'adamw.steps/ln.weight' must be a whole number in 0..");
+  }
   expect_refused([](auto& state) { state.tensors.erase("momentum/experts.weight"); },
                  "'momentum/experts.weight' is missing");
   expect_refused([](auto& state) { state.tensors["momentum/experts.weight"] = at::zeros({7}); },
@@ -140,7 +151,7 @@ TEST(OptimizerInput, MismatchedStateChangesNothing) {
   expect_refused([](auto& state) { state.tensors["adamw.first/ln.weight"] = at::zeros({7}); },
                  "'adamw.first/ln.weight' has shape [7], expected [6]");
   expect_refused([](auto& state) { state.tensors["adamw.steps/ln.weight"] = at::scalar_tensor(-1, at::kLong); },
-                 "'adamw.steps/ln.weight' must be >= 0, got -1");
+                 "'adamw.steps/ln.weight' must be a whole number in 0..9007199254740992, got -1");
   expect_refused([](auto& state) { state.tensors["momentum/other"] = at::zeros({7}); },
                  "'momentum/other' belongs to no layer of this optimizer");
   for (const auto& [name, tensor] : optimizer.state().tensors) EXPECT_TRUE(tensor.equal(good.tensors.at(name)));
