@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "gluon/core/check.h"
@@ -72,9 +71,15 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
 std::string read_text(const std::filesystem::path& path, std::string_view origin) {
   std::ifstream file(path, std::ios::binary);
   GLUON_CHECK(file, origin, ": cannot read ", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text;
+  char part[4096];
+  while (file.read(part, sizeof part), file.gcount() > 0) {
+    text.append(part, static_cast<std::size_t>(file.gcount()));
+    GLUON_CHECK(text.size() <= kMostTextBytes, origin, ": ", path.string(), " has more than ", kMostTextBytes,
+                " bytes");
+  }
+  GLUON_CHECK(!file.bad(), origin, ": cannot read ", path.string());
+  return text;
 }
 
 }  // namespace gluon

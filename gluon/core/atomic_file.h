@@ -41,7 +41,11 @@ class AtomicFile {
 /// Writes `text` to `path`, whole or not at all. Throws InputError with the path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The bytes of a file. Throws InputError that begins with `origin` when it cannot be opened.
+/// The most bytes that read_text() takes: texts are configs and facts of a few kilobytes.
+inline constexpr std::size_t kMostTextBytes = std::size_t{1} << 24;
+
+/// The bytes of a file. Throws InputError that begins with `origin` when it cannot be read or has more bytes than
+/// kMostTextBytes, as /dev/zero has.
 std::string read_text(const std::filesystem::path& path, std::string_view origin);
 
 }  // namespace gluon

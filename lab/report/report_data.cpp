@@ -116,8 +116,8 @@ TrainConfig config_of(ReportRun& run) {
 
 // Without them, which a note says, when they cannot be read.
 void read_facts(ReportRun& run) {
-  std::string facts = read_text(run.path / "facts.json", "report");
   try {
+    std::string facts = read_text(run.path / "facts.json", "report");
     if (!facts.empty()) (void)parse_json(facts, "facts.json");
     run.facts = std::move(facts);
   } catch (const InputError&) {
