@@ -197,11 +197,12 @@ std::vector<StepErrors> measure_errors(const StepOptions& options, const std::ve
   std::vector<TestMatrix> recorded;
   if (has_recorded) recorded = recorded_matrices(options.momenta);
   const OrthogonalizerPtr narrow = make_orthogonalizer("bfloat16:polar_express:5");
+  const Directions in_bfloat16 = each([narrow](const at::Tensor& g) { return narrow->polar(g.unsqueeze(0))[0]; });
   std::vector<StepErrors> errors;
   for (const auto& [name, directions] :
        {std::pair(join("ours (", options.orthogonalizer, ")"), ours),
         std::pair(std::string("reference (newton_schulz:5)"), each(Reference::orthogonalize)),
-        std::pair(narrow->name(), each([&](const at::Tensor& g) { return narrow->polar(g.unsqueeze(0))[0]; }))}) {
+        std::pair(narrow->name(), in_bfloat16)}) {
     errors.push_back({name, {error_of(directions, gaussian), {}, error_of(directions, one_over_i)}});
     if (has_recorded) errors.back().errors.recorded = error_of(directions, recorded);
   }

@@ -144,7 +144,7 @@ resumed=$!
 lose KILL 0 first
 lose STOP 1 stopped --rank-timeout 10
 rejected accumulate 2 "ranks differ in their accumulate" 2 "--accumulate 1" "--accumulate 2"
-rejected clip 2 "ranks differ in their clip" 2 "--clip 1" "--clip 0"
+rejected clip 2 "ranks differ in their clip" 2 "--preset adamw --clip 1" "--preset adamw --clip 0"
 rejected absent 3 "rank 0: ranks 1 and 2 did not join at 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
 check "WORLD_SIZE alone" ends_with 2 "WORLD_SIZE is set, RANK is not" env WORLD_SIZE=2 "$program" train
 check "--ranks differs from WORLD_SIZE" ends_with 2 "--ranks 3 does not fit the environment's WORLD_SIZE 2" \
