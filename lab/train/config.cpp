@@ -18,6 +18,7 @@ namespace {
 // Products of these sizes fit into 64 bits.
 constexpr int64_t kLargestSize = int64_t{1} << 24, kLargestBatch = int64_t{1} << 31;
 constexpr int64_t kMostBatches = int64_t{1} << 20, kMostParts = int64_t{1} << 16;
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // exact as a double, and so are shares of it
 
 // Models train in float32: beyond these, factors of schedules, widths and bias corrections over- or underflow.
 constexpr double kSmallestRadius = 1e-30, kLargestRadius = 1e30;
@@ -44,6 +45,7 @@ void check_radii(const TrainConfig& config) {
 
 void TrainConfig::validate() const {
   GLUON_CHECK(steps >= 1, "--steps must be >= 1, got ", steps);
+  GLUON_CHECK(steps <= kMostSteps, "--steps must be <= ", kMostSteps, ", got ", steps);
   GLUON_CHECK(batch >= 1 && batch <= kLargestBatch, "--batch must be in 1..", kLargestBatch, ", got ", batch);
   GLUON_CHECK(accumulate >= 1 && accumulate <= kMostBatches, "--accumulate must be in 1..", kMostBatches, ", got ",
               accumulate);

@@ -61,6 +61,7 @@ TEST(TrainConfig, TheEstimatorFollowsTheBatch) {
 
 const std::pair<const char*, const char*> kBadConfigs[] = {
     {"steps=0", "--steps must be >= 1, got 0"},
+    {"steps=7861783749513095782", "--steps must be <= 9007199254740992, got 7861783749513095782"},
     {"batch=-1", "--batch must be in 1..2147483648, got -1"},
     {"batch=1152921504606846976", "--batch must be in 1.."},
     {"accumulate=0", "--accumulate must be in 1.."},
