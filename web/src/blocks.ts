@@ -3,7 +3,7 @@ import {drawChart} from './chart.ts';
 import {measured, type Layer, type Report, type Run} from './data.ts';
 import {h, section, select, selectRun} from './element.ts';
 import type {Section} from './section.ts';
-import {rampColor} from './theme.ts';
+import {rampColor} from './palette.ts';
 
 interface Choice {
   text: string;

@@ -3,13 +3,14 @@ import uPlot from 'uplot';
 import type {Value} from './data.ts';
 import {h} from './element.ts';
 import {number, short} from './format.ts';
-import {color, onThemeChange} from './theme.ts';
+import {color, onThemeChange, paint} from './theme.ts';
 
 export interface Series {
   label: string;
   x: Value[];
   y: Value[];
-  color: string;
+  color: string; // CSS, may name variables of the theme
+  dash?: number[];
   style?: 'line' | 'dots' | 'dashed' | 'faint';
 }
 
@@ -45,12 +46,12 @@ function nearest(chart: uPlot, series: number, at: number): number {
 
 function style(series: Series, logY: boolean): uPlot.Series {
   const common = {
-    label: series.label, stroke: series.color, width: 1.6,
+    label: series.label, stroke: () => paint(series.color), dash: series.dash, width: 1.6,
     value: (_: uPlot, value: Value) => number(value, 5), scale: logY ? 'log' : 'y',
   };
   const styles = {
     line: {points: {show: series.x.length < 2}},
-    dots: {paths: () => null, points: {show: true, size: 5, fill: series.color, width: 0}},
+    dots: {paths: () => null, points: {show: true, size: 5, fill: () => paint(series.color), width: 0}},
     dashed: {dash: [6, 4], points: {show: false}},
     faint: {width: 1, alpha: 0.45, points: {show: false}},
   };
@@ -135,7 +136,7 @@ export function drawChart(place: HTMLElement, series: Series[], options: ChartOp
   const parts = shown.map((one) => points(one, logY));
   const data = uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData;
   const counts = parts.map(([, y]) => y.filter((value) => value !== null).length).join(',');
-  const kind = JSON.stringify([options, shown.map((one) => [one.label, one.color, one.style, one.x.length < 2])]);
+  const kind = JSON.stringify([options, shown.map((one) => [one.label, one.color, one.dash, one.style, one.x.length < 2])]);
   const before = placed.get(place);
   if (before?.kind === kind) {
     before.frame.dataset.points = counts;
@@ -160,7 +161,7 @@ export function drawChart(place: HTMLElement, series: Series[], options: ChartOp
     cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, focus: {prox: 24}},
     hooks: {setSelect: [(self) => { if (self.select.width > 0 || self.select.height > 0) zoomed.add(self); }]},
     focus: {alpha: 0.35},
-    legend: {live: true},
+    legend: {live: true, markers: {stroke: (_, i) => shown[i - 1]?.color ?? null}},
     series: [{label: options.xLabel, value: (_, value) => (value == null ? '–' : short(value))},
       ...shown.map((one) => style(one, logY))],
   }, data, frame);

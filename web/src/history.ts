@@ -3,7 +3,7 @@ import {drawChart, type Series} from './chart.ts';
 import type {GroupHistory, Report, Run} from './data.ts';
 import {h, section} from './element.ts';
 import type {Section} from './section.ts';
-import {groupColor, runColor} from './theme.ts';
+import {groupColor, runColor, runDash} from './palette.ts';
 
 type Line = Omit<Series, 'color'>;
 
@@ -48,7 +48,8 @@ function seriesOf(panel: Panel, report: Report): Series[] {
     const groups = [...new Set(lines.map((line) => groupOf(line)))];
     return lines.map((line) => several
       ? {...line, label: `${report.runs[index].name}, ${line.label}`,
-        color: `${runColor(index)}${groups.indexOf(groupOf(line)) % 2 ? '80' : ''}`}
+        color: runColor(index), dash: runDash(index),
+        ...(groups.indexOf(groupOf(line)) % 2 ? {style: 'faint' as const} : {})}
       : {...line, color: groupColor(groupOf(line))});
   });
 }

@@ -3,7 +3,8 @@ import {drawChart, removeChart} from './chart.ts';
 import {estimate, fitted, title, type Layer, type Report, type Run} from './data.ts';
 import {h} from './element.ts';
 import {extent, number, percent} from './format.ts';
-import {color, runColor} from './theme.ts';
+import {runColor} from './palette.ts';
+import {color} from './theme.ts';
 
 function heading(run: Run, layer: Layer): string {
   const fit = layer.fit;

@@ -3,6 +3,7 @@ import {measured, title, type Layer, type Report} from './data.ts';
 import {h, section, select, selectRun} from './element.ts';
 import {number, percent} from './format.ts';
 import {LayerView} from './layer_view.ts';
+import {runColor} from './palette.ts';
 import type {Section} from './section.ts';
 import {smallMultiple} from './small_multiple.ts';
 
@@ -24,19 +25,20 @@ function sorted(layers: Layer[], order: Order): Layer[] {
   return list.sort((a, b) => (b.fit?.[order] ?? -1) - (a.fit?.[order] ?? -1));
 }
 
-function card(layer: Layer, open: () => void): HTMLElement {
+function card(layer: Layer, color: string, open: () => void): HTMLElement {
   const fit = layer.fit;
   return h('button', {
     type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length, title: layer.name,
     click: open,
   },
-    h('strong', {}, title(layer)), smallMultiple(layer),
+    h('strong', {}, title(layer)), smallMultiple(layer, color),
     ...(fit ? [h('span', {}, `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`),
       h('span', {}, `MSE ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`)]
       : [h('span', {}, `not fitted: ${layer.unfitted}`)]));
 }
 
 export function layersSection(first: Report): Section | null {
+  let report = first;
   let runs = measured(first);
   if (runs.length === 0) return null;
   const view = new LayerView(first);
@@ -49,12 +51,13 @@ export function layersSection(first: Report): Section | null {
   let cards = new Map<Layer, HTMLElement>();
   const draw = () => {
     const {layers} = runs[chosenRun];
+    const color = runColor(report.runs.indexOf(runs[chosenRun]));
     const wanted = filter.toLowerCase();
     const list = sorted(layers, order).filter((layer) =>
       `${layer.name} ${title(layer)} ${layer.group}`.toLowerCase().includes(wanted));
     grid.replaceChildren(...list.map((layer) => {
       // shownNames is read at the click: filter and sort change it.
-      if (!cards.has(layer)) cards.set(layer, card(layer, () => view.open(layer.name, shownNames)));
+      if (!cards.has(layer)) cards.set(layer, card(layer, color, () => view.open(layer.name, shownNames)));
       return cards.get(layer)!;
     }));
     shownNames = list.map((layer) => layer.name);
@@ -75,7 +78,8 @@ export function layersSection(first: Report): Section | null {
   const about = 'Measured Lhat and the fit L0 + L1 |g|* (dashed) over the run, each scaled from 0 to its maximum. ' +
     'Open a layer to see its values, with several runs side by side.';
   const element = section('layers', 'Layers', about, controls, grid, view.dialog);
-  return {element, update: (report) => {
+  return {element, update: (newer) => {
+    report = newer;
     runs = measured(report);
     cards = new Map();
     view.report = report;

@@ -4,7 +4,7 @@ import type {Curve, Report, Run} from './data.ts';
 import {h, section, select, table} from './element.ts';
 import {extent, number, short} from './format.ts';
 import type {Section} from './section.ts';
-import {runColor} from './theme.ts';
+import {runColor, runDash} from './palette.ts';
 
 type Axis = 'step' | 'tokens' | 'seconds';
 
@@ -36,14 +36,15 @@ export function lossSection(first: Report): Section | null {
   const draw = () => {
     const series: Series[] = [];
     for (const run of logged(report)) {
-      const stroke = runColor(report.runs.indexOf(run));
       if (!shown.has(run.name)) continue;
+      const index = report.runs.indexOf(run);
+      const look = {color: runColor(index), dash: runDash(index)};
       const {loss, val} = run.log;
       if (loss.value.some((value) => value !== null) && hasAxis(loss, axis)) {
-        series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, color: stroke, style: 'faint'});
+        series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, ...look, style: 'faint'});
       }
       if (val.value.length && hasAxis(val, axis)) {
-        series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, color: stroke});
+        series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, ...look});
       }
     }
     const label = kAxes.find(([key]) => key === axis)![1];

@@ -28,11 +28,13 @@ function path(steps: number[], values: Value[], xs: [number, number], ys: [numbe
   return svg('path', {d: text, class: name});
 }
 
-export function smallMultiple(layer: Layer): SVGElement {
+export function smallMultiple(layer: Layer, color: string): SVGElement {
   const line = fitted(layer);
   const xs = extent(layer.step) ?? [0, 1];
   const [low, high] = extent([...layer.smoothness, ...line]) ?? [0, 1];
   const ys: [number, number] = [Math.min(low, 0), high];
+  const measured = path(layer.step, layer.smoothness, xs, ys, 'measured');
+  measured.style.stroke = color;
   return svg('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true'},
-    path(layer.step, layer.smoothness, xs, ys, 'measured'), path(layer.step, line, xs, ys, 'fitted'));
+    measured, path(layer.step, line, xs, ys, 'fitted'));
 }

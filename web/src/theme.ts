@@ -2,6 +2,7 @@
 import {h} from './element.ts';
 
 const watchers = new Set<() => void>();
+const resolved = new Map<string, string>(); // variables of the theme that is shown
 
 /** Calls `watcher` when the colours have changed: canvases must be redrawn. */
 export function onThemeChange(watcher: () => void): () => void {
@@ -9,8 +10,19 @@ export function onThemeChange(watcher: () => void): () => void {
   return () => watchers.delete(watcher);
 }
 
+/** The value of the CSS variable --`name`. */
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  let value = resolved.get(name);
+  if (value === undefined) {
+    value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    resolved.set(name, value);
+  }
+  return value;
+}
+
+/** `css` with the values of its variables, for canvases. */
+export function paint(css: string): string {
+  return css.replace(/var\(--([\w-]+)\)/g, (_, name: string) => color(name));
 }
 
 const systemDark = matchMedia('(prefers-color-scheme: dark)');
@@ -18,6 +30,7 @@ let chosen: 'dark' | 'light' | null = null;
 
 function show(theme: 'dark' | 'light'): void {
   document.documentElement.dataset.theme = theme;
+  resolved.clear();
   for (const watcher of watchers) watcher();
 }
 
@@ -37,25 +50,4 @@ export function themeButton(): HTMLElement {
       show(chosen);
     },
   }, '◐');
-}
-
-// Distinct for colour-blind readers, and readable on dark and light (after Okabe and Ito).
-const kRunColors = ['#0a7fc4', '#e07b00', '#0f9f74', '#c85fa0', '#8a6fd1', '#b39100', '#d0493a', '#3fa7b8'];
-
-export function runColor(index: number): string {
-  return kRunColors[index % kRunColors.length];
-}
-
-const kGroups = ['hidden', 'embedding', 'head', 'conv', 'vector', 'scalar'];
-
-/** The same colour for a group of layers in every chart. */
-export function groupColor(group: string): string {
-  const index = kGroups.indexOf(group);
-  return runColor(index < 0 ? 0 : index);
-}
-
-/** `index` of `count` on a ramp from blue over green to orange: depth in a network. */
-export function rampColor(index: number, count: number): string {
-  const share = count > 1 ? index / (count - 1) : 0;
-  return `hsl(${Math.round(265 - 235 * share)} 62% 50%)`;
 }
