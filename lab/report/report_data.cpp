@@ -139,10 +139,7 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
   const bool folder = fs::is_directory(path);
   const bool paper_log = !folder && path.extension() != ".csv";
   if (folder && fs::exists(path / "config.toml")) {
-    const RunDirectory directory = RunDirectory::open(path);
-    run.config = directory.config();
-    run.log = directory.log();
-    if (fs::exists(path / "facts.json")) read_facts(run);
+    run = read_run_files(path);
   } else if (paper_log) {
     run.log = read_paper_losses(path);
   }
@@ -235,6 +232,16 @@ std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const Tr
   return histories;
 }
 
+ReportRun read_run_files(const fs::path& path) {
+  const RunDirectory directory = RunDirectory::open(path);
+  ReportRun run;
+  run.path = path;
+  run.config = directory.config();
+  run.log = directory.log();
+  if (fs::exists(path / "facts.json")) read_facts(run);
+  return run;
+}
+
 ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit) {
   fit.validate();
   GLUON_CHECK(!paths.empty(), "report: expected at least one run");
@@ -247,7 +254,8 @@ ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit
     GLUON_CHECK(seen.insert(fs::canonical(path)).second, "report: ", path.string(), " is given twice");
     const bool folder = fs::is_directory(path);
     if (path.filename() == "sweep.csv" || (folder && fs::exists(path / "sweep.csv"))) {
-      data.sweeps.push_back({short_name(path), read_sweep_csv(folder ? path / "sweep.csv" : path)});
+      data.sweeps.push_back(read_sweep(path));
+      data.sweeps.back().name = short_name(path);
       continue;
     }
     GLUON_CHECK(!folder || fs::exists(path / "config.toml") || fs::exists(path / "smoothness.csv"),

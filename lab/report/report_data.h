@@ -68,9 +68,16 @@ struct ReportRun {
   std::vector<std::string> notes;  // sentences about missing or omitted data
 };
 
+/// A cell of a sweep beside its row in sweep.csv.
+struct ReportCell {
+  std::optional<ReportRun> run;  // without samples, its log thinned; nothing when its folder is gone
+  std::string failed;            // why it has no validation loss; empty: it has one
+};
+
 struct ReportSweep {
   std::string name;
   SweepTable table;
+  std::vector<ReportCell> cells;  // one for each of the table; none when only the table is known
 };
 
 struct ReportData {
@@ -82,6 +89,12 @@ struct ReportData {
 /// Each path is a run directory, a sweep's folder, a smoothness.csv or a log of the authors. Throws InputError when a
 /// path does not exist, is given twice, cannot be read, or has no data.
 ReportData collect_report(std::span<const std::filesystem::path> paths, const FitOptions& fit = {});
+
+/// Config, facts and log of the run directory `path`, without its samples.
+ReportRun read_run_files(const std::filesystem::path& path);
+
+/// A sweep's folder or its sweep.csv, with the runs of its cells. Throws InputError as read_sweep_csv does.
+ReportSweep read_sweep(const std::filesystem::path& path);
 
 /// `value` with four significant digits, as tables and figures show numbers.
 std::string rounded(double value, int digits = 4);

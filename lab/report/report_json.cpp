@@ -4,12 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <numeric>
-#include <optional>
 
-#include "gluon/core/check.h"
 #include "gluon/core/json.h"
 #include "gluon/version.h"
+#include "lab/report/thin.h"
 
 namespace gluon::lab {
 namespace {
@@ -124,52 +122,32 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
       {"histories", list(run.histories, history_json)}};
 }
 
-Json sweep_json(const ReportSweep& sweep) {
-  const auto cell_json = [](const SweepCell& cell) -> Json {
-    return {{"radii", cell.radii}, {"val", short_number(cell.val)}, {"loss", short_number(cell.loss)}};
-  };
-  return {{"name", sweep.name}, {"groups", sweep.table.groups}, {"cells", list(sweep.table.cells, cell_json)}};
+Json sweep_json(const ReportSweep& sweep, const ReportLimits& limits) {
+  Json cells = Json::array();
+  for (std::size_t i = 0; i < sweep.table.cells.size(); ++i) {
+    const SweepCell& cell = sweep.table.cells[i];
+    const ReportRun* run = i < sweep.cells.size() && sweep.cells[i].run ? &*sweep.cells[i].run : nullptr;
+    cells.push_back({{"radii", cell.radii},
+                     {"val", short_number(cell.val)},
+                     {"loss", short_number(cell.loss)},
+                     {"failed", i < sweep.cells.size() ? sweep.cells[i].failed : std::string()},
+                     {"run", run == nullptr ? Json(nullptr) : run_json(*run, limits)}});
+  }
+  const auto best = best_cell(sweep.table.cells);
+  return {{"name", sweep.name},
+          {"groups", sweep.table.groups},
+          {"best", best ? Json(*best) : Json(nullptr)},
+          {"cells", cells}};
 }
 
 }  // namespace
-
-std::vector<std::size_t> thin(std::span<const double> values, std::size_t limit) {
-  GLUON_CHECK(limit >= 8, "thin: limit must be >= 8, got ", limit);
-  std::vector<std::size_t> kept;
-  if (values.size() <= limit) {
-    kept.resize(values.size());
-    std::iota(kept.begin(), kept.end(), std::size_t{0});
-    return kept;
-  }
-  const std::size_t last = values.size() - 1;
-  const std::size_t parts = (limit - 2) / 3;  // up to three points each, between the first and the last
-  kept.push_back(0);
-  for (std::size_t i = 0; i < parts; ++i) {
-    const std::size_t begin = 1 + i * (last - 1) / parts;
-    const std::size_t end = 1 + (i + 1) * (last - 1) / parts;
-    std::optional<std::size_t> least, greatest, gap;
-    for (std::size_t k = begin; k < end; ++k) {
-      if (!std::isfinite(values[k])) {
-        if (!gap) gap = k;
-        continue;
-      }
-      if (!least || values[k] < values[*least]) least = k;
-      if (!greatest || values[k] > values[*greatest]) greatest = k;
-    }
-    for (std::size_t k = begin; k < end; ++k) {
-      if (k == least || k == greatest || k == gap) kept.push_back(k);
-    }
-  }
-  kept.push_back(last);
-  return kept;
-}
 
 std::string report_json(const ReportData& data, const ReportLimits& limits) {
   const Json json = {
       {"version", kVersion},
       {"fit", {{"lambda", data.fit.lambda}, {"l0Zero", data.fit.l0_zero}, {"skipFirst", data.fit.skip_first}}},
       {"runs", list(data.runs, [&](const ReportRun& run) { return run_json(run, limits); })},
-      {"sweeps", list(data.sweeps, sweep_json)}};
+      {"sweeps", list(data.sweeps, [&](const ReportSweep& sweep) { return sweep_json(sweep, limits); })}};
   // File names that are not UTF-8 get replacement characters.
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (auto at = text.find('<'); at != std::string::npos; at = text.find('<', at)) text.replace(at, 1, "\\u003c");

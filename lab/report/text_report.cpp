@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iomanip>
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 #include "gluon/core/printable.h"
@@ -94,14 +95,18 @@ void print_sweep(std::ostream& out, const ReportSweep& sweep) {
   out << printable(sweep.name) << "  (sweep, best first)\n  ";
   for (const std::string& group : sweep.table.groups) out << std::left << std::setw(14) << printable(group);
   out << "validation loss\n";
-  std::vector<SweepCell> cells = sweep.table.cells;
-  const auto rank = [](const SweepCell& cell) { return std::isnan(cell.val) ? HUGE_VAL : cell.val; };
-  std::stable_sort(cells.begin(), cells.end(),
-                   [&](const SweepCell& a, const SweepCell& b) { return rank(a) < rank(b); });
-  for (const SweepCell& cell : cells) {
+  const std::vector<SweepCell>& cells = sweep.table.cells;
+  std::vector<std::size_t> order(cells.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto rank = [&](std::size_t i) { return std::isnan(cells[i].val) ? HUGE_VAL : cells[i].val; };
+  std::ranges::stable_sort(order, {}, rank);
+  for (const std::size_t i : order) {
     out << "  ";
-    for (const double radius : cell.radii) out << std::left << std::setw(14) << number(radius);
-    out << (std::isnan(cell.val) ? "diverged" : number(cell.val, 6)) << '\n';
+    for (const double radius : cells[i].radii) out << std::left << std::setw(14) << number(radius);
+    out << (std::isnan(cells[i].val) ? "diverged" : number(cells[i].val, 6));
+    if (best_cell(cells) == i) out << "  best";
+    if (i < sweep.cells.size() && !sweep.cells[i].failed.empty()) out << ": " << printable(sweep.cells[i].failed);
+    out << '\n';
   }
 }
 

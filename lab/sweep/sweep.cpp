@@ -37,14 +37,6 @@ std::vector<std::vector<double>> grid(const std::vector<SweepAxis>& axes) {
   return cells;
 }
 
-std::string radius_text(const std::vector<SweepAxis>& axes, const std::vector<double>& radii) {
-  std::string text;
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    text += join(i == 0 ? "" : ",", axes[i].group, "=", number_text(radii[i]));
-  }
-  return text;
-}
-
 constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
 
 std::vector<std::string> groups_of(const SweepOptions& options) {
@@ -132,10 +124,11 @@ struct PlannedCell {
 };
 
 std::vector<PlannedCell> plan(const TrainConfig& config, const SweepOptions& options) {
+  const std::vector<std::string> groups = groups_of(options);
   std::vector<PlannedCell> cells;
   for (const auto& radii : grid(options.axes)) {
     PlannedCell cell{radii, config, {}};
-    cell.config.radius = radius_text(options.axes, radii);
+    cell.config.radius = cell_name(groups, radii);
     cell.config.out = (options.out / cell.config.radius).string();
     try {
       cell.config.validate();
@@ -173,6 +166,28 @@ SweepTable read_sweep_csv(const std::filesystem::path& path) {
   return table;
 }
 
+std::string cell_name(std::span<const std::string> groups, std::span<const double> radii) {
+  std::string text;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    text += join(i == 0 ? "" : ",", groups[i], "=", number_text(radii[i]));
+  }
+  return text;
+}
+
+std::string cell_failure(const fs::path& folder) {
+  if (!fs::is_regular_file(folder / kDiverged)) return {};
+  const std::string text = read_text(folder / kDiverged, "sweep");
+  return text.substr(0, text.find('\n'));
+}
+
+std::optional<std::size_t> best_cell(std::span<const SweepCell> cells) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (std::isfinite(cells[i].val) && (!best || cells[i].val < cells[*best].val)) best = i;
+  }
+  return best;
+}
+
 SweepAxis parse_axis(const std::string& text) {
   const auto equals = text.find('=');
   GLUON_CHECK(equals != std::string::npos && equals > 0 && !text.ends_with(','),
@@ -203,7 +218,8 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
     if (!refusal.empty()) {
       announce(join(label, "  is left out: ", refusal));
       result = SweepCell{radii, std::nan(""), std::nan(""), 0};
-      fs::create_directories(options.out);
+      fs::create_directories(cell.out);
+      write_text_atomically(fs::path(cell.out) / kDiverged, refusal + "\n");
     } else {
       if (holds_run(cell.out)) result = finished_cell(cell, radii);
       announce(join(label, result ? "  is already finished" : ""));
@@ -217,10 +233,8 @@ std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& 
 }
 
 std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell>& cells) {
-  const SweepCell* best = nullptr;
-  for (const SweepCell& cell : cells) {
-    if (std::isfinite(cell.val) && (best == nullptr || cell.val < best->val)) best = &cell;
-  }
+  const auto lowest = best_cell(cells);
+  const SweepCell* best = lowest ? &cells[*lowest] : nullptr;
   const auto value_text = [&](const SweepCell* cell) {
     if (cell == nullptr) return std::string("-");
     std::ostringstream text;

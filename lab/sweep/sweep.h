@@ -4,13 +4,16 @@
 //   OUT/sweep.csv                      the results (SweepTable)
 //
 // The same command continues a sweep: finished cells are skipped, an interrupted one resumes. A cell whose gradients
-// become NaN or Inf, or whose radii are beyond float32, is recorded with val = nan.
+// become NaN or Inf, or whose radii are beyond float32, is recorded with val = nan; the file "diverged" in its folder
+// says why.
 
 #pragma once
 
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,6 +45,15 @@ struct SweepTable {
 
 /// Throws InputError on a file that is not a sweep or has no row.
 SweepTable read_sweep_csv(const std::filesystem::path& path);
+
+/// The folder of a cell in that of its sweep, which is also its --radius: "hidden=0.01,embedding=0.5".
+std::string cell_name(std::span<const std::string> groups, std::span<const double> radii);
+
+/// Why the run in `folder`, a cell's, has no validation loss; empty when it does not say.
+std::string cell_failure(const std::filesystem::path& folder);
+
+/// The cell with the lowest validation loss; nothing when all have diverged.
+std::optional<std::size_t> best_cell(std::span<const SweepCell> cells);
 
 struct SweepOptions {
   std::vector<SweepAxis> axes;

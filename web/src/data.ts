@@ -76,10 +76,19 @@ export interface Run {
   histories: GroupHistory[];
 }
 
+export interface SweepCell {
+  radii: number[];
+  val: Value;
+  loss: Value;
+  failed: string; // why it has no validation loss; '': it has one
+  run: Run | null; // without layers; null: its folder is gone
+}
+
 export interface Sweep {
   name: string;
   groups: string[];
-  cells: {radii: number[]; val: Value; loss: Value}[];
+  best: number | null; // index of the cell with the lowest validation loss
+  cells: SweepCell[];
 }
 
 export interface Report {

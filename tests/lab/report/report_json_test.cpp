@@ -56,42 +56,32 @@ TEST(ReportJson, LongSeriesAreThinned) {
   EXPECT_TRUE(thinned["fit"].is_null());
 }
 
+TEST(ReportJson, SweepsHaveTheRunsOfTheirCellsAndTheBest) {
+  ReportSweep sweep{"grid",
+                    {{"hidden"},
+                     {{.radii = {1}, .val = 3},
+                      {.radii = {2}, .val = std::nan("")},
+                      {.radii = {4}, .val = 2.5},
+                      {.radii = {8}, .val = HUGE_VAL}}},
+                    {}};
+  const auto json = [&] { return nlohmann::json::parse(report_json({{}, {}, {sweep}}))["sweeps"][0]; };
+  EXPECT_EQ(json()["best"], 2);
+  EXPECT_TRUE(json()["cells"][0]["run"].is_null());
+  EXPECT_EQ(json()["cells"][1]["failed"], "");
+  sweep.cells = {{run_with(6), ""}, {{}, "the gradient is not finite"}, {run_with(2), ""}, {{}, "too large"}};
+  EXPECT_EQ(json()["cells"][0]["run"]["log"]["loss"]["value"].size(), 6u);
+  EXPECT_TRUE(json()["cells"][0]["run"]["layers"].empty());
+  EXPECT_EQ(json()["cells"][1]["failed"], "the gradient is not finite");
+  EXPECT_TRUE(json()["cells"][1]["val"].is_null());
+  sweep.table.cells = {{.radii = {1}, .val = std::nan("")}};
+  EXPECT_TRUE(json()["best"].is_null());
+}
+
 TEST(ReportJson, FactsAreNullWithoutFacts) {
   ReportRun run = run_with(1);
   EXPECT_TRUE(parsed(run)["facts"].is_null());
   run.facts = R"({"machine": "m"})";
   EXPECT_EQ(parsed(run)["facts"]["machine"], "m");
-}
-
-TEST(Thin, KeepsShortSeries) {
-  const std::vector<double> values = {3, 1, 2};
-  EXPECT_EQ(thin(values, 8), (std::vector<std::size_t>{0, 1, 2}));
-  EXPECT_TRUE(thin({}, 8).empty());
-}
-
-TEST(Thin, KeepsSpikes) {
-  for (const std::size_t spike : {0, 1, 777, 5000, 99998, 99999}) {
-    std::vector<double> values(100000);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.01 * static_cast<double>(i));
-    values[spike] = 50;
-    values[(spike + 31) % values.size()] = -50;
-    const std::vector<std::size_t> kept = thin(values, 300);
-    EXPECT_LE(kept.size(), 300u);
-    EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
-    EXPECT_EQ(std::adjacent_find(kept.begin(), kept.end()), kept.end());
-    EXPECT_EQ(kept.front(), 0u);
-    EXPECT_EQ(kept.back(), values.size() - 1);
-    EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), spike));
-    EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), (spike + 31) % values.size()));
-  }
-}
-
-TEST(Thin, KeepsGapsAndRejectsSmallLimits) {
-  std::vector<double> values(1000, 1);
-  values[500] = std::nan("");
-  const std::vector<std::size_t> kept = thin(values, 100);
-  EXPECT_TRUE(std::binary_search(kept.begin(), kept.end(), 500u));
-  EXPECT_INPUT_ERROR((void)thin({}, 7), "thin: limit must be >= 8, got 7");
 }
 
 }  // namespace

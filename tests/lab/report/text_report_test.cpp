@@ -31,10 +31,13 @@ TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
   run.layers[1].unfitted = "all 2 gradients are zero";
   run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25});
   run.notes = {"Something is missing."};
-  const ReportSweep sweep{"grid", {{"hidden"}, {{.radii = {1}, .val = std::nan("")}, {.radii = {2}, .val = 3.5}}}};
+  const ReportSweep sweep{"grid",
+                          {{"hidden"}, {{.radii = {1}, .val = std::nan("")}, {.radii = {2}, .val = 3.5}}},
+                          {{{}, "the gradient is\nnot finite"}, {}}};
   const std::string text = text_report({{}, {run}, {sweep}});
-  for (const char* part : {"steps 2, tokens 16", "first 5, last 4, least 4", "50 %",
-                           "not fitted: all 2 gradients are zero", "note: Something is missing.", "3.5", "diverged"}) {
+  for (const char* part :
+       {"steps 2, tokens 16", "first 5, last 4, least 4", "50 %", "not fitted: all 2 gradients are zero",
+        "note: Something is missing.", "3.5  best\n", "diverged: the gradient is\\nnot finite\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   EXPECT_LT(text.find("3.5"), text.find("diverged"));

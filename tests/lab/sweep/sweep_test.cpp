@@ -65,6 +65,8 @@ TEST(Sweep, ACellThatDivergesIsRecorded) {
   ASSERT_EQ(sweep.cells.size(), 2u);
   EXPECT_TRUE(std::isfinite(sweep.cells[0].val));
   EXPECT_TRUE(std::isnan(sweep.cells[1].val));
+  EXPECT_NE(cell_failure(folder.path() / "embedding=1e+30"), "");
+  EXPECT_EQ(cell_failure(folder.path() / "embedding=1"), "");
   EXPECT_EQ(run(small_config(), options).lines[1], "[2/2] embedding=1e+30  is already finished");
 }
 
@@ -76,6 +78,7 @@ TEST(Sweep, ACellBeyondFloat32IsRecordedAndTheOthersRun) {
   EXPECT_TRUE(std::isfinite(sweep.cells[1].val));
   EXPECT_TRUE(sweep.lines[0].starts_with("[1/2] hidden=1e+39  is left out: --radius hidden must be in 1e-30..1e+30"));
   EXPECT_EQ(read_sweep_csv(folder.path() / "sweep.csv").cells.size(), 2u);
+  EXPECT_EQ("[1/2] hidden=1e+39  is left out: " + cell_failure(folder.path() / "hidden=1e+39"), sweep.lines[0]);
 }
 
 TEST(Sweep, AFailureBeforeTheFirstStepLeavesNoFolder) {
