@@ -30,7 +30,4 @@ void add_fit_options(CLI::App& command, FitOptions& fit);
 /// Prints the cells as one line, each in its width: at the left, or at the right where the width is negative.
 void print_row(const std::vector<int>& widths, const std::vector<std::string>& cells);
 
-/// One sentence for the user if `error` is theirs to solve: bad input, files, exhausted memory. Otherwise nothing.
-std::string user_error(const std::exception& error);
-
 }  // namespace gluon::cli

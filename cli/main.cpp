@@ -1,5 +1,4 @@
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 #include <malloc.h>
 #include <sched.h>
 
@@ -8,10 +7,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <limits>
-#include <new>
 #include <optional>
 
 #include "cli/commands.h"
@@ -22,6 +19,7 @@
 #include "gluon/distributed/collective.h"
 #include "gluon/version.h"
 #include "lab/ranks/launcher.h"
+#include "lab/train/error_text.h"
 
 namespace {
 
@@ -90,19 +88,6 @@ void print_error(const std::string& text) {
 
 }  // namespace
 
-std::string gluon::cli::user_error(const std::exception& error) {
-  const std::string text = error.what(), first = text.substr(0, text.find('\n'));
-  if (dynamic_cast<const InputError*>(&error) != nullptr) return text;
-  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr) return text;
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
-  if (const auto* gpu = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
-    const std::string what = gpu->what_without_backtrace();
-    return "out of GPU memory: " + what.substr(0, what.find('\n'));
-  }
-  const std::size_t memory = first.find("can't allocate memory");  // LibTorch has no type for it
-  return memory == std::string::npos ? "" : "out of memory: " + first.substr(memory);
-}
-
 int main(int argc, char** argv) {
   keep_freed_memory();
   const gluon::cli::TextOutput text_output;
@@ -140,14 +125,8 @@ int main(int argc, char** argv) {
     print_error(error.what());
     std::_Exit(gluon::lab::kRankLostCode);  // threads may still wait for the lost rank
   } catch (const std::exception& error) {
-    if (const std::string for_user = user_error(error); !for_user.empty()) {
-      print_error(for_user);
-      return 2;
-    }
-    // An error inside a library: the first line is the message, the rest a backtrace.
-    const std::string text = error.what();
-    print_error("internal error: " + text.substr(0, text.find('\n')));
-    return 1;
+    print_error(gluon::lab::error_text(error));
+    return gluon::lab::user_error(error).empty() ? 1 : 2;
   }
   if (!std::cout.flush() || std::fflush(stdout) != 0) {
     print_error("cannot write to the standard output");

@@ -19,6 +19,7 @@
 #include "lab/report/report_json.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/effect.h"
+#include "lab/train/error_text.h"
 #include "lab/train/experiment.h"
 #include "lab/train/sample.h"
 #include "lab/train/trainer.h"
@@ -143,7 +144,9 @@ int train_here(const TrainCommand& options, const CollectivePtr& collective) {
   lab::TrainSummary summary;
   try {
     summary = train_in(directory, trainer, resolved, experiment.dataset->describe(), options);
-  } catch (...) {  // a run that failed before its second step leaves no folder behind
+  } catch (const NonFiniteGradient&) {  // kept: its status says why
+    throw;
+  } catch (...) {  // a run that failed in its first step otherwise leaves no folder behind
     if (!options.resume && trainer.steps_taken() == 0) directory.discard();
     throw;
   }
@@ -163,7 +166,7 @@ int train_as_rank(const TrainCommand& options, const CollectivePtr& collective) 
   } catch (const RankLost&) {
     throw;
   } catch (const std::exception& error) {
-    const std::string for_user = user_error(error);
+    const std::string for_user = lab::user_error(error);
     const bool printed = collective->leave(for_user.empty() ? error.what() : for_user);
     if (for_user.empty()) throw std::runtime_error(self + error.what());
     if (printed && lab::was_launched()) throw CLI::RuntimeError(2);

@@ -103,15 +103,23 @@ void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& traj
   }
 }
 
-// The config of a run; the defaults where it cannot be read, which the notes say.
-TrainConfig config_of(ReportRun& run) {
+// The config of a run; the defaults where it cannot be read, and then `error` says why.
+TrainConfig config_of(const std::string& text, std::string* error = nullptr) {
   TrainConfig config;
   try {
-    parse_config_toml(run.config, "config.toml", config);
-  } catch (const InputError& error) {
-    run.notes.push_back(join("The config cannot be read: ", error.what(), "."));
+    parse_config_toml(text, "config.toml", config);
+  } catch (const InputError& reason) {
+    if (error != nullptr) *error = reason.what();
   }
   return config;
+}
+
+void add_status(ReportRun& run) {
+  std::string error, note;
+  const TrainConfig config = config_of(run.config, &error);
+  if (!error.empty()) run.notes.push_back(join("The config cannot be read: ", error, "."));
+  run.status = read_run_status(run.path, run.log, config.steps, note);
+  if (!note.empty()) run.notes.push_back(std::move(note));
 }
 
 // Without them, which a note says, when they cannot be read.
@@ -142,9 +150,11 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
     run = read_run_files(path);
   } else if (paper_log) {
     run.log = read_paper_losses(path);
+    run.status.step = run.log.empty() ? 0 : run.log.back().step;
   }
   if (folder && !has_rows(path / "smoothness.csv")) {
-    GLUON_CHECK(!run.log.empty(), "report: ", path.string(), " has neither a log nor samples yet");
+    GLUON_CHECK(!run.log.empty() || run.status.state != RunState::kUnknown, "report: ", path.string(),
+                " has neither a log nor samples yet");
     run.notes.emplace_back(fs::exists(path / "smoothness.csv")
                                ? "No smoothness has been recorded yet."
                                : "No smoothness was recorded (gluon train --smoothness-every N).");
@@ -152,7 +162,7 @@ ReportRun read_run(const fs::path& path, const FitOptions& options) {
   }
   const Trajectory trajectory = read_trajectory(path);
   add_layers(run, trajectory, paper_log, options);
-  add_radii(run, config_of(run), trajectory, options);
+  add_radii(run, config_of(run.config), trajectory, options);
   return run;
 }
 
@@ -238,6 +248,7 @@ ReportRun read_run_files(const fs::path& path) {
   run.path = path;
   run.config = directory.config();
   run.log = directory.log();
+  add_status(run);
   if (fs::exists(path / "facts.json")) read_facts(run);
   return run;
 }

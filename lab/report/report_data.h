@@ -18,6 +18,7 @@
 #include "gluon/fit/radii.h"
 #include "lab/sweep/sweep.h"
 #include "lab/train/run_directory.h"
+#include "lab/train/run_status.h"
 
 namespace gluon::lab {
 
@@ -61,6 +62,7 @@ struct ReportRun {
   std::string config;  // config.toml; empty when the source has none
   std::string facts;   // facts.json (lab/train/run_directory.h); empty when the source has none
   std::vector<LogRow> log;
+  RunStatus status;
   Estimator estimator = Estimator::kUnknown;
   std::vector<ReportLayer> layers;
   std::vector<GroupRadius> radii;
@@ -90,7 +92,7 @@ struct ReportData {
 /// path does not exist, is given twice, cannot be read, or has no data.
 ReportData collect_report(std::span<const std::filesystem::path> paths, const FitOptions& fit = {});
 
-/// Config, facts and log of the run directory `path`, without its samples.
+/// Config, status, facts and log of the run directory `path`, without its samples.
 ReportRun read_run_files(const std::filesystem::path& path);
 
 /// A sweep's folder or its sweep.csv, with the runs of its cells. Throws InputError as read_sweep_csv does.

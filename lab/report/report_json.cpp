@@ -102,6 +102,14 @@ Json radius_json(const GroupRadius& radius) {
           {"gradient", radius.gradient}, {"predicted", radius.predicted}, {"used", radius.used}};
 }
 
+Json status_json(const RunStatus& status) {
+  return {{"state", run_state_name(status.state)},
+          {"step", status.step},
+          {"steps", status.steps ? Json(*status.steps) : Json(nullptr)},
+          {"error", status.error},
+          {"secondsLeft", status.seconds_left ? short_number(*status.seconds_left) : Json(nullptr)}};
+}
+
 Json run_json(const ReportRun& run, const ReportLimits& limits) {
   const auto history_json = [&](const GroupHistory& history) -> Json {
     return {{"group", history.group},
@@ -114,6 +122,7 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
       {"path", run.path.string()},
       {"config", run.config},
       {"facts", run.facts.empty() ? Json(nullptr) : Json(parse_json(run.facts, "facts.json"))},
+      {"status", status_json(run.status)},
       {"estimator", estimator_name(run.estimator)},
       {"notes", run.notes},
       {"log", log_json(run.log, limits.log_points)},

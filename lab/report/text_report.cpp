@@ -139,6 +139,7 @@ std::string text_report(const ReportData& data) {
   for (const ReportRun& run : data.runs) {
     out << (first ? "" : "\n") << printable(run.name) << '\n';
     first = false;
+    if (const std::string status = status_text(run.status); !status.empty()) out << "  " << printable(status) << '\n';
     print_log(out, run);
     print_layers(out, run);
     print_radii(out, run);

@@ -128,13 +128,16 @@ WatchAnswer WatchAnswers::read() {
 std::string WatchAnswers::stamp() const {
   std::string text;
   for (const fs::path& run : runs_) {
-    for (const char* file : {"", "config.toml", "facts.json", "log.csv", "smoothness.csv", "sweep.csv"}) {
+    for (const char* file :
+         {"", "config.toml", "status.json", "facts.json", "log.csv", "smoothness.csv", "sweep.csv"}) {
       std::error_code error;
       const fs::path path = *file == '\0' ? run : run / file;
       const auto time = fs::last_write_time(path, error);
       if (error) continue;
       const auto bytes = fs::file_size(path, error);
       text += join(file, ' ', time.time_since_epoch().count(), ' ', error ? 0 : bytes, '\n');
+      // A run that is killed changes no file.
+      if (std::string_view(file) == "status.json") text += RunDirectory::is_held(run) ? "held\n" : "free\n";
     }
   }
   return text;

@@ -110,7 +110,7 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
     progress.finish();
     write_text_atomically(directory.path() / kDiverged, join(error.what(), "\n"));
     return finished_cell(config, radii);
-  } catch (...) {  // as gluon train: a run that failed before its second step leaves no folder behind
+  } catch (...) {  // as gluon train: a run that failed in its first step leaves no folder behind
     if (!exists && trainer.steps_taken() == 0) directory.discard();
     throw;
   }

@@ -58,7 +58,8 @@ void write_facts(const fs::path& run, const auto& json) {
 void RunDirectory::check_free(const fs::path& path) {
   GLUON_CHECK(!fs::exists(path / "config.toml"), "run: ", path.string(),
               " already holds a run (config.toml); resume it with --resume or choose another --out");
-  for (const char* file : {"log.csv", "smoothness.csv", "checkpoint", "facts.json", "report.html", kEventFile}) {
+  for (const char* file :
+       {"log.csv", "smoothness.csv", "checkpoint", "status.json", "facts.json", "report.html", kEventFile}) {
     GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a ", file,
                 " that a run would overwrite; move it away or choose another --out");
   }
@@ -99,8 +100,19 @@ void RunDirectory::lock() {
     ::close(*number);
     delete number;
   });
-  GLUON_CHECK(::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK, "run: another process is writing to ",
-              path_.string());
+  while (::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    // is_held() has a shared lock for a moment, which a shared one can join; a writer's excludes both.
+    GLUON_CHECK(::flock(folder, LOCK_SH | LOCK_NB) == 0, "run: another process is writing to ", path_.string());
+    ::flock(folder, LOCK_UN);
+  }
+}
+
+bool RunDirectory::is_held(const fs::path& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  const bool held = ::flock(folder, LOCK_SH | LOCK_NB) != 0;
+  ::close(folder);  // unlocks
+  return held;
 }
 
 void RunDirectory::set_config(const std::string& config) { write_text_atomically(path_ / "config.toml", config); }
@@ -127,7 +139,8 @@ void RunDirectory::set_incidents(int64_t skipped, int64_t rollbacks) {
 
 void RunDirectory::discard() {
   std::error_code ignored;  // a folder with other files remains
-  for (const fs::path& file : {path_ / "config.toml", path_ / "facts.json", smoothness(), checkpoints(), path_}) {
+  for (const fs::path& file :
+       {path_ / "config.toml", path_ / "status.json", path_ / "facts.json", smoothness(), checkpoints(), path_}) {
     fs::remove(file, ignored);
   }
 }

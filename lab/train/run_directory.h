@@ -3,6 +3,7 @@
 //   config.toml     the resolved config
 //   log.csv         step, tokens, loss, val (empty where not evaluated), seconds, optimizer, radius_<role>...
 //   checkpoint/     see gluon/checkpoint/checkpoint.h
+//   status.json     whether the run trains, has ended, and how: see run_status.h
 //   facts.json      machine, version, data and routing: see set_facts()
 //   smoothness.csv  with --smoothness-every: see gluon/smoothness/trajectory.h
 //   report.html     with --report: see lab/report/page.h
@@ -66,6 +67,9 @@ class RunDirectory {
   /// Adds to facts.json how many batches were left out and how often the run went back (--on-nan).
   void set_incidents(int64_t skipped, int64_t rollbacks);
 
+  /// Whether a process writes to the run at `path`; also where the file system has no locks and nobody knows.
+  static bool is_held(const std::filesystem::path& path);
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoint"; }
   std::filesystem::path smoothness() const { return path_ / "smoothness.csv"; }
@@ -80,7 +84,7 @@ class RunDirectory {
   /// Throws InputError when the log cannot be read; a run without a log has no rows.
   std::vector<LogRow> log() const;
 
-  /// Removes config.toml, facts.json, smoothness.csv and, as far as they are empty then, the folders: for a run that
+  /// Removes config.toml, status.json, facts.json, smoothness.csv and, as far as they are empty then, the folders: for a run that
   /// failed in its first step.
   void discard();
 

@@ -1,7 +1,8 @@
 #include "lab/train/run_writer.h"
 
-#include <cmath>
 #include <cstdio>
+
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {
@@ -14,17 +15,6 @@ std::string rate_text(double rate) {
     std::snprintf(text, sizeof text, "%.1fk", rate / 1e3);
   } else {
     std::snprintf(text, sizeof text, "%.0f", rate);
-  }
-  return text;
-}
-
-std::string time_text(double seconds) {
-  const auto whole = static_cast<long>(std::lround(seconds));
-  char text[32];
-  if (whole >= 3600) {
-    std::snprintf(text, sizeof text, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%ld:%02ld", whole / 60, whole % 60);
   }
   return text;
 }
@@ -70,6 +60,23 @@ RunWriter::RunWriter(RunDirectory& directory, Progress& progress, const Recorder
     : directory_(directory), progress_(progress), recorder_(recorder) {
   if (recorder != nullptr) samples_.emplace(directory.smoothness(), recorder->measured(), steps_taken);
   if (std::filesystem::exists(directory.path() / kEventFile)) add_event_file();
+}
+
+void RunWriter::begin(int64_t step, int64_t steps) {
+  started_ = utc_time();
+  write_run_status(directory_.path(), {.state = RunState::kRunning, .step = step, .steps = steps}, started_);
+}
+
+void RunWriter::end(RunState state, int64_t step, int64_t steps) {
+  write_run_status(directory_.path(), {.state = state, .step = step, .steps = steps}, started_);
+}
+
+void RunWriter::fail(const std::string& error, int64_t step, int64_t steps) noexcept {
+  try {
+    const RunStatus status{.state = RunState::kFailed, .step = step, .steps = steps, .error = error};
+    write_run_status(directory_.path(), status, started_);
+  } catch (const std::exception&) {  // a full disk, perhaps the reason of the failure: the run then counts as killed
+  }
 }
 
 double RunWriter::rewind(int64_t step) {

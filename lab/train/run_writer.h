@@ -1,6 +1,6 @@
 // RunWriter: what a run records while it trains.
 //
-//   log.csv, smoothness.csv, checkpoint/ and the event file in the run directory; the progress line on a terminal
+//   log.csv, smoothness.csv, status.json, checkpoint/ and the event file in the run directory; the progress line on a terminal
 //
 // The loop (trainer.h) decides when; the first rank alone has a writer.
 
@@ -18,6 +18,7 @@
 #include "gluon/smoothness/trajectory.h"
 #include "lab/train/event_file.h"
 #include "lab/train/run_directory.h"
+#include "lab/train/run_status.h"
 
 namespace gluon::lab {
 
@@ -60,6 +61,12 @@ class RunWriter {
   /// Also writes the log as an event file for TensorBoard (event_file.h).
   void add_event_file();
 
+  /// Writes status.json: the run trains from `step` on; it has ended after `step`; it has failed there. What fail()
+  /// cannot write is lost, as the error itself is what matters.
+  void begin(int64_t step, int64_t steps);
+  void end(RunState state, int64_t step, int64_t steps);
+  void fail(const std::string& error, int64_t step, int64_t steps) noexcept;
+
   /// Drops the rows of the log and the samples after `step`; returns the seconds of training up to there.
   double rewind(int64_t step);
 
@@ -83,6 +90,7 @@ class RunWriter {
   Progress& progress_;
   const Recorder* recorder_;
   std::optional<TrajectoryCsvWriter> samples_;
+  std::string started_;               // the time of begin()
   std::filesystem::path event_path_;  // empty: no event file
   std::optional<EventLog> events_;    // from the first row on
 };

@@ -13,6 +13,7 @@
 #include "gluon/smoothness/recorder.h"
 #include "gluon/version.h"
 #include "lab/train/config_fields.h"
+#include "lab/train/error_text.h"
 
 namespace gluon::lab {
 namespace {
@@ -239,6 +240,19 @@ double Trainer::mean_over_validation(const Measure& measure) const {
 
 TrainSummary Trainer::run(RunWriter* writer, const std::atomic<bool>& stop) {
   check_position();
+  if (writer == nullptr) return take_steps(nullptr, stop);
+  writer->begin(steps_taken(), config_.steps);
+  try {
+    const TrainSummary summary = take_steps(writer, stop);
+    writer->end(summary.interrupted ? RunState::kInterrupted : RunState::kFinished, summary.steps, config_.steps);
+    return summary;
+  } catch (const std::exception& error) {
+    writer->fail(error_text(error), steps_taken(), config_.steps);
+    throw;
+  }
+}
+
+TrainSummary Trainer::take_steps(RunWriter* writer, const std::atomic<bool>& stop) {
   const int64_t start = steps_taken();
   const double before = writer == nullptr ? 0 : writer->rewind(start);
   double seconds = 0;  // in this process

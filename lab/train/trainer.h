@@ -100,6 +100,7 @@ class Trainer {
   void set_rollbacks(int64_t rollbacks);
   void keep_checkpoint(Checkpoint checkpoint);
 
+  TrainSummary take_steps(RunWriter* writer, const std::atomic<bool>& stop);
   double mean_over_validation(const Measure& measure) const;
   void check_ranks() const;
   void check_position() const;

@@ -72,6 +72,12 @@ printf 'step,tokens,loss,val,seconds\n1,8,5,,1\n2,16,4,4.1,2\n' >run/log.csv
 head -c 3000000 /dev/zero | tr '\0' '[' >run/facts.json
 run report run --out run/page.html
 check "nested facts.json" [ "$status" -eq 0 ]
+for target in /dev/zero "$PWD/run/facts.json"; do
+  ln -sf "$target" run/status.json
+  run report run --text
+  check "hostile status.json" [ "$status" -eq 0 ]
+  check "hostile status.json" says "status.json is damaged"
+done
 {
   printf '{"a":'
   cat run/facts.json

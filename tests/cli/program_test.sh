@@ -124,6 +124,8 @@ expect 2 "--lr must be finite and > 0, got inf" train "${small[@]}" --preset ada
 # Gradients with NaN or Inf.
 broken=("${small[@]}" --preset sign_descent --radius all=1e20)
 expect 2 "holds NaN or Inf at step 1; nothing was updated" train "${broken[@]}" --out "$work/nan1"
+expect 0 "failed after step 1 of 4: Optimizer: the gradient of layer" report "$work/nan1" --text
+expect 0 "finished, step 8 of 8" report "$work/tuned" --text
 expect 2 "after 2 batches left out in a row (--nan-limit)" train "${broken[@]}" --on-nan skip --nan-limit 2 --out "$work/nan2"
 expect 0 "back to step 0 with all radii times 0.5" train "${broken[@]}" --on-nan rollback --out "$work/nan3"
 grep -q '"rollbacks": [1-9]' "$work/nan3/facts.json" || { echo "FAILED: rollbacks are not in facts.json"; failed=$((failed + 1)); }

@@ -1,6 +1,7 @@
 """Real runs of `gluon train` with the smallest model: start them, look at them, compare them byte for byte."""
 
 import csv
+import json
 import os
 import random
 import struct
@@ -124,6 +125,9 @@ class Run:
         if code != 0:
             tail = self.output.read_text(errors="replace").strip().splitlines()[-1:]
             raise Lost(f"{'--resume' if resume else 'starting again'} ended with {code}: {' '.join(tail)}")
+        status = json.loads((self.folder / "status.json").read_text())
+        if (status["state"], status["step"]) != ("finished", STEPS):
+            raise Lost(f"the status of the finished run is {status}")
 
     def children(self):
         """The processes of the ranks, in their order; empty while they start."""

@@ -63,11 +63,21 @@ export interface Facts {
   routing?: string;
 }
 
+export interface Status {
+  // killed: says that it runs, but no process holds it. unknown: a source without a status.
+  state: 'running' | 'finished' | 'interrupted' | 'failed' | 'killed' | 'unknown';
+  step: number; // steps taken
+  steps: number | null; // of the whole run
+  error: string; // why it failed
+  secondsLeft: number | null; // of a running one
+}
+
 export interface Run {
   name: string;
   path: string;
   config: string;
   facts: Facts | null;
+  status: Status;
   estimator: string;
   notes: string[];
   log: {loss: Curve; val: Curve; optimizer: Curve; radii: Record<string, Curve>};

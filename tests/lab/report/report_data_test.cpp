@@ -49,6 +49,30 @@ TEST(ReportData, NoteOnDamagedFacts) {
   }
 }
 
+TEST(ReportData, EveryRunHasAStatus) {
+  const TemporaryFolder folder;
+  const fs::path run = make_run(folder, "a", false);
+  const auto state = [&] { return std::string(run_state_name(collect({run}).runs[0].status.state)); };
+  EXPECT_EQ(state(), "finished");  // by its log: two of two steps
+  folder.write("a/config.toml", "steps=3\n");
+  EXPECT_EQ(state(), "unknown");
+  write_run_status(run, {.state = RunState::kRunning, .step = 0, .steps = 3}, "now");
+  EXPECT_EQ(state(), "killed");
+  folder.write("a/status.json", "nonsense");
+  EXPECT_EQ(state(), "unknown");
+  EXPECT_NE(collect({run}).runs[0].notes.at(0).find("status.json is damaged"), std::string::npos);
+}
+
+TEST(ReportData, ARunThatFailedInItsFirstStepIsShown) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "a");
+  folder.write("a/config.toml", "steps=30\n");
+  write_run_status(folder.path() / "a", {.state = RunState::kFailed, .step = 0, .steps = 30, .error = "NaN"}, "now");
+  const ReportRun run = collect({folder.path() / "a"}).runs.at(0);
+  EXPECT_TRUE(run.log.empty());
+  EXPECT_EQ(status_text(run.status), "failed after step 0 of 30: NaN");
+}
+
 TEST(ReportData, RunWithSamples) {
   const TemporaryFolder folder;
   const ReportData data = collect({make_run(folder, "a", true)});

@@ -38,6 +38,13 @@ TEST(ReportJson, CurvesHaveSevenDigitsAndNullForNan) {
   EXPECT_EQ(log["radii"]["hidden"]["value"][5], 0.1);
 }
 
+TEST(ReportJson, StatusHasNullForWhatIsUnknown) {
+  ReportRun run = run_with(1);
+  EXPECT_EQ(parsed(run)["status"].dump(), R"({"error":"","secondsLeft":null,"state":"unknown","step":0,"steps":null})");
+  run.status = {.state = RunState::kRunning, .step = 56, .steps = 200, .seconds_left = 80.5};
+  EXPECT_EQ(parsed(run)["status"].dump(), R"({"error":"","secondsLeft":80.5,"state":"running","step":56,"steps":200})");
+}
+
 TEST(ReportJson, LongSeriesAreThinned) {
   ReportRun run = run_with(5000);
   run.log[3210].loss = 99;

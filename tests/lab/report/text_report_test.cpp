@@ -31,13 +31,14 @@ TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
   run.layers[1].unfitted = "all 2 gradients are zero";
   run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25});
   run.notes = {"Something is missing."};
+  run.status = {.state = RunState::kFailed, .step = 2, .steps = 30, .error = "a NaN"};
   const ReportSweep sweep{"grid",
                           {{"hidden"}, {{.radii = {1}, .val = std::nan("")}, {.radii = {2}, .val = 3.5}}},
                           {{{}, "the gradient is\nnot finite"}, {}}};
   const std::string text = text_report({{}, {run}, {sweep}});
-  for (const char* part :
-       {"steps 2, tokens 16", "first 5, last 4, least 4", "50 %", "not fitted: all 2 gradients are zero",
-        "note: Something is missing.", "3.5  best\n", "diverged: the gradient is\\nnot finite\n"}) {
+  for (const char* part : {"  failed after step 2 of 30: a NaN\n", "steps 2, tokens 16", "first 5, last 4, least 4",
+                           "50 %", "not fitted: all 2 gradients are zero", "note: Something is missing.", "3.5  best\n",
+                           "diverged: the gradient is\\nnot finite\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   EXPECT_LT(text.find("3.5"), text.find("diverged"));
@@ -50,6 +51,7 @@ TEST(TextReport, ObeysNoNames) {
   run.layers[0] = {.name = evil, .unfitted = "no samples"};
   run.radii.push_back({.group = evil, .layers = 1, .predicted = 0.5, .used = 0.25});
   run.notes = {evil};
+  run.status = {.state = RunState::kFailed, .error = evil};
   const ReportSweep sweep{evil, {{evil}, {{.radii = {1}, .val = 2}}}};
   const std::string text = text_report({{}, {run}, {sweep}});
   EXPECT_EQ(text.find('\033'), std::string::npos);

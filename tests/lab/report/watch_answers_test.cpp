@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "lab/train/run_status.h"
 #include "tests/expect_error.h"
 #include "tests/lab/report/watched_run.h"
 
@@ -56,6 +57,18 @@ TEST_F(WatchTest, RunWithoutDataYet) {
   const WatchAnswer data = answers.answer(get("/data.json"));
   EXPECT_EQ(data.status, 202);
   EXPECT_NE(data.body->find("waiting: "), std::string::npos);
+}
+
+TEST_F(WatchTest, AKilledRunIsSeenThoughNoFileChanges) {
+  std::optional<RunDirectory> process = RunDirectory::reopen(run());
+  write_run_status(run(), {.state = RunState::kRunning, .step = 0, .steps = 9}, "now");
+  const auto state = [&] {
+    return nlohmann::json::parse(*answers_->answer(get("/data.json")).body)["runs"][0]["status"]["state"];
+  };
+  EXPECT_EQ(state(), "running");
+  process.reset();
+  for (int i = 0; state() == "running" && i < 3000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(state(), "killed");
 }
 
 TEST_F(WatchTest, DamagedFilesKeepTheLastData) {

@@ -135,6 +135,7 @@ TEST_F(OnNan, ASkippingRunResumesBitForBit) {
   expect_same(saved("run"), saved("whole"));
   EXPECT_EQ(saved("run").text.at("skipped"), "1");
   EXPECT_EQ(facts("run")["skipped"], 1);
+  EXPECT_NE(read_text(folder_.path() / "run/status.json", "test").find("finished"), std::string::npos);
 }
 
 TEST_F(OnNan, TooManyBatchesInARowAreAnError) {
@@ -143,6 +144,18 @@ TEST_F(OnNan, TooManyBatchesInARowAreAnError) {
   const auto poisoned = trainer(3, /*onwards=*/true);
   EXPECT_INPUT_ERROR(train(*poisoned, "run"), "after 2 batches left out in a row (--nan-limit)");
   EXPECT_EQ(poisoned->steps_taken(), 3);
+}
+
+TEST_F(OnNan, TheStatusSaysWhereAndWhy) {
+  for (const int64_t first : {0, 3}) {
+    const std::string name = "failed at " + std::to_string(first);
+    EXPECT_INPUT_ERROR(train(*trainer(first), name), "holds NaN or Inf");
+    const RunDirectory run = RunDirectory::open(folder_.path() / name);
+    std::string note;
+    const RunStatus status = read_run_status(run.path(), run.log(), {}, note);
+    EXPECT_EQ(status_text(status), join("failed after step ", first, " of 12: ", status.error));
+    EXPECT_NE(status.error.find("holds NaN or Inf"), std::string::npos);
+  }
 }
 
 TEST_F(OnNan, RollbackGoesOnFromTheLastCheckpointWithHalfTheRadii) {

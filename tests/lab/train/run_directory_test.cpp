@@ -8,6 +8,7 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/version.h"
+#include "lab/train/run_status.h"
 #include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
@@ -51,7 +52,8 @@ TEST_F(RunDirectoryTest, ARunIsNeverOverwritten) {
 
 TEST_F(RunDirectoryTest, FilesOfOthersWithTheNamesOfARunAreKept) {
   std::filesystem::create_directory(path_);
-  for (const std::string name : {"log.csv", "facts.json", "report.html", "events.out.tfevents.gluon", "checkpoint"}) {
+  for (const std::string name :
+       {"log.csv", "status.json", "facts.json", "report.html", "events.out.tfevents.gluon", "checkpoint"}) {
     folder_.write("run/" + name, "mine");
     EXPECT_INPUT_ERROR(create("a"), "holds a " + name + " that a run would overwrite; move it away or choose another");
     EXPECT_EQ(text_of("run/" + name), "mine");
@@ -122,6 +124,7 @@ TEST_F(RunDirectoryTest, DiscardRemovesOnlyItsOwnFiles) {
   for (const bool notes : {false, true}) {
     RunDirectory run = create("steps=3\n");
     run.set_facts({});
+    write_run_status(path_, {}, "now");
     if (notes) folder_.write("run/notes.txt", "mine");
     run.discard();
     EXPECT_EQ(std::filesystem::exists(path_), notes);
