@@ -114,10 +114,19 @@ TrainConfig config_of(const std::string& text, std::string* error = nullptr) {
   return config;
 }
 
-void add_status(ReportRun& run) {
+Settings settings_of(const TrainConfig& config) {
+  try {
+    return resolved_settings(config);
+  } catch (const std::exception&) {  // sizes or names that no program of this version writes
+    return written_settings(config);
+  }
+}
+
+void add_settings_and_status(ReportRun& run) {
   std::string error, note;
   const TrainConfig config = config_of(run.config, &error);
   if (!error.empty()) run.notes.push_back(join("The config cannot be read: ", error, "."));
+  run.settings = settings_of(config);
   run.status = read_run_status(run.path, run.log, config.steps, note);
   if (!note.empty()) run.notes.push_back(std::move(note));
 }
@@ -248,7 +257,7 @@ ReportRun read_run_files(const fs::path& path) {
   run.path = path;
   run.config = directory.config();
   run.log = directory.log();
-  add_status(run);
+  add_settings_and_status(run);
   if (fs::exists(path / "facts.json")) read_facts(run);
   return run;
 }

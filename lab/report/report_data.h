@@ -19,6 +19,7 @@
 #include "lab/sweep/sweep.h"
 #include "lab/train/run_directory.h"
 #include "lab/train/run_status.h"
+#include "lab/train/settings.h"
 
 namespace gluon::lab {
 
@@ -63,6 +64,7 @@ struct ReportRun {
   std::string facts;   // facts.json (lab/train/run_directory.h); empty when the source has none
   std::vector<LogRow> log;
   RunStatus status;
+  Settings settings;  // the config with its defaults resolved; empty when the source has none
   Estimator estimator = Estimator::kUnknown;
   std::vector<ReportLayer> layers;
   std::vector<GroupRadius> radii;

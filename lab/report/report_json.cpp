@@ -123,6 +123,10 @@ Json run_json(const ReportRun& run, const ReportLimits& limits) {
       {"config", run.config},
       {"facts", run.facts.empty() ? Json(nullptr) : Json(parse_json(run.facts, "facts.json"))},
       {"status", status_json(run.status)},
+      {"settings", list(run.settings,
+                        [](const auto& entry) {
+                          return Json::array({entry.first, entry.second});
+                        })},
       {"estimator", estimator_name(run.estimator)},
       {"notes", run.notes},
       {"log", log_json(run.log, limits.log_points)},

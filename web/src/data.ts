@@ -78,6 +78,7 @@ export interface Run {
   config: string;
   facts: Facts | null;
   status: Status;
+  settings: [string, string][]; // the config with its defaults resolved, in its order
   estimator: string;
   notes: string[];
   log: {loss: Curve; val: Curve; optimizer: Curve; radii: Record<string, Curve>};

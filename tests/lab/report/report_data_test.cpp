@@ -1,5 +1,6 @@
 #include "lab/report/report_data.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "gluon/smoothness/trajectory.h"
@@ -61,6 +62,18 @@ TEST(ReportData, EveryRunHasAStatus) {
   folder.write("a/status.json", "nonsense");
   EXPECT_EQ(state(), "unknown");
   EXPECT_NE(collect({run}).runs[0].notes.at(0).find("status.json is damaged"), std::string::npos);
+}
+
+TEST(ReportData, SettingsAreResolved) {
+  const TemporaryFolder folder;
+  const fs::path run = make_run(folder, "a", false);
+  const auto has = [&](const std::string& key, const std::string& value) {
+    const Settings settings = collect({run}).runs[0].settings;
+    return std::find(settings.begin(), settings.end(), std::pair(key, value)) != settings.end();
+  };
+  EXPECT_TRUE(has("radius", "hidden=0.018, embedding=1.08"));
+  folder.write("a/config.toml", "preset=nonsense\n");
+  EXPECT_TRUE(has("preset", "nonsense"));
 }
 
 TEST(ReportData, ARunThatFailedInItsFirstStepIsShown) {

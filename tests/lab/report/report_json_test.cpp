@@ -38,6 +38,12 @@ TEST(ReportJson, CurvesHaveSevenDigitsAndNullForNan) {
   EXPECT_EQ(log["radii"]["hidden"]["value"][5], 0.1);
 }
 
+TEST(ReportJson, SettingsArePairs) {
+  ReportRun run = run_with(1);
+  run.settings = {{"preset", "scion"}, {"data", "</script>"}};
+  EXPECT_EQ(parsed(run)["settings"].dump(), R"([["preset","scion"],["data","</script>"]])");
+}
+
 TEST(ReportJson, StatusHasNullForWhatIsUnknown) {
   ReportRun run = run_with(1);
   EXPECT_EQ(parsed(run)["status"].dump(), R"({"error":"","secondsLeft":null,"state":"unknown","step":0,"steps":null})");
