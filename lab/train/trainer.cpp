@@ -99,7 +99,8 @@ void Trainer::add_recorder() {
                       .estimator = config_.estimator(),
                       .dual = config_.smoothness_dual,
                       .measures = [this](std::size_t layer) { return optimizer_.owns(layer); }});
-  optimizer_.add_observer(recorder_);
+  recording_ = std::make_shared<TimedObserver>(recorder_);
+  optimizer_.add_observer(recording_);
 }
 
 void Trainer::check_ranks() const {
@@ -136,7 +137,7 @@ double Trainer::step() {
     if (recorder_ && recorder_->needs_reference(steps_taken())) {
       loss = loss.clone();  // valid beyond the next gradients
       gradients_->look_ahead(position() + 1, [this] { recorder_->take_reference(); });
-      timing_.reference = watch.lap();
+      timing_.smoothness = watch.lap();
     }
   } catch (const c10::OutOfMemoryError&) {
     gradients_->reject_batch();
@@ -144,7 +145,9 @@ double Trainer::step() {
   watch.lap();
   optimizer_.step();
   gradients_->finish_stage();
-  timing_.optimizer = watch.lap();
+  const double recording = recording_ ? recording_->take_seconds() : 0;
+  timing_.optimizer = watch.lap() - recording;
+  timing_.smoothness += recording;
   const double value = sum(*share_.collective(), {loss.item<double>()})[0];
   optimizer_.wait();
   return value;
@@ -365,7 +368,7 @@ RunIdentity Trainer::identity() const {
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {
   LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, mean_radii(optimizer_), {}};
   // A GPU runs ahead of this process: the optimizer's share is not known here.
-  if (config_.device == "cpu") row.optimizer = timing_.optimizer / timing_.total();
+  if (config_.device == "cpu") row.optimizer = timing_.optimizer_share();
   return row;
 }
 

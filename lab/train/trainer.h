@@ -120,6 +120,7 @@ class Trainer {
   Optimizer optimizer_;
   std::unique_ptr<GradientComputer> gradients_;
   std::shared_ptr<Recorder> recorder_;
+  std::shared_ptr<TimedObserver> recording_;  // the recorder's time
   StepTiming timing_;
   int64_t skipped_ = 0;         // batches left out
   int64_t in_a_row_ = 0;        // of those, since the last step
