@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
+#include "gluon/core/printable.h"
 #include "lab/report/figures.h"
 #include "lab/report/page.h"
 #include "lab/report/report_json.h"
@@ -50,6 +51,7 @@ void report(const ReportCommand& command, bool out_given) {
   }
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
   const lab::ReportData data = lab::collect_report(paths, command.fit);
+  for (const std::string& sentence : data.skipped) std::cerr << "skipped: " << printable(sentence) << '\n';
   if (command.text) std::cout << lab::text_report(data);
   if (!command.figures.empty()) {
     const std::size_t written = lab::write_figures(data, command.figures);
@@ -78,8 +80,10 @@ void add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand("report", "Write a page that shows runs: losses, smoothness, radii, sweeps");
   auto options = std::make_shared<ReportCommand>();
   command
-      ->add_option("runs", options->paths,
-                   "Run directories, sweeps, smoothness.csv files or logs of the paper's authors")
+      ->add_option(
+          "runs", options->paths,
+          "Run directories, sweeps, folders that hold runs and sweeps, smoothness.csv files or logs of the paper's "
+          "authors")
       ->required();
   CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iomanip>
 #include <map>
-#include <set>
 #include <sstream>
 
 #include "gluon/core/atomic_file.h"
@@ -150,48 +149,6 @@ bool has_rows(const fs::path& csv) {
   return file.good();
 }
 
-ReportRun read_run(const fs::path& path, const FitOptions& options) {
-  ReportRun run;
-  run.path = path;
-  const bool folder = fs::is_directory(path);
-  const bool paper_log = !folder && path.extension() != ".csv";
-  if (folder && fs::exists(path / "config.toml")) {
-    run = read_run_files(path);
-  } else if (paper_log) {
-    run.log = read_paper_losses(path);
-    run.status.step = run.log.empty() ? 0 : run.log.back().step;
-  }
-  if (folder && !has_rows(path / "smoothness.csv")) {
-    GLUON_CHECK(!run.log.empty() || run.status.state != RunState::kUnknown, "report: ", path.string(),
-                " has neither a log nor samples yet");
-    run.notes.emplace_back(fs::exists(path / "smoothness.csv")
-                               ? "No smoothness has been recorded yet."
-                               : "No smoothness was recorded (gluon train --smoothness-every N).");
-    return run;
-  }
-  const Trajectory trajectory = read_trajectory(path);
-  add_layers(run, trajectory, paper_log, options);
-  add_radii(run, config_of(run.config), trajectory, options);
-  return run;
-}
-
-std::string short_name(const fs::path& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
-  const fs::path last = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
-  if (last == "smoothness.csv" || last == "sweep.csv") return whole.parent_path().filename().string();
-  return last.string();
-}
-
-// Runs with the same short name get their paths as names.
-void name_runs(std::vector<ReportRun>& runs) {
-  std::map<std::string, int> uses;
-  for (const ReportRun& run : runs) ++uses[short_name(run.path)];
-  for (ReportRun& run : runs) {
-    run.name = short_name(run.path);
-    if (uses[run.name] > 1) run.name = run.path.lexically_normal().string();
-  }
-}
-
 }  // namespace
 
 LayerPlace place_of(const std::string& layer, std::size_t paper_layers) {
@@ -262,27 +219,55 @@ ReportRun read_run_files(const fs::path& path) {
   return run;
 }
 
+ReportRun read_run(const ReportSource& source, const FitOptions& options) {
+  const fs::path& path = source.path;
+  ReportRun run;
+  run.path = path;
+  const bool folder = fs::is_directory(path);
+  const bool paper_log = !folder && path.extension() != ".csv";
+  if (folder && fs::exists(path / "config.toml")) {
+    run = read_run_files(path);
+  } else if (paper_log) {
+    run.log = read_paper_losses(path);
+    run.status.step = run.log.empty() ? 0 : run.log.back().step;
+  }
+  run.name = source.name;
+  if (folder && !has_rows(path / "smoothness.csv")) {
+    GLUON_CHECK(!run.log.empty() || run.status.state != RunState::kUnknown, "report: ", path.string(),
+                " has neither a log nor samples yet");
+    run.notes.emplace_back(fs::exists(path / "smoothness.csv")
+                               ? "No smoothness has been recorded yet."
+                               : "No smoothness was recorded (gluon train --smoothness-every N).");
+    return run;
+  }
+  const Trajectory trajectory = read_trajectory(path);
+  add_layers(run, trajectory, paper_log, options);
+  add_radii(run, config_of(run.config), trajectory, options);
+  return run;
+}
+
 ReportData collect_report(std::span<const fs::path> paths, const FitOptions& fit) {
   fit.validate();
   GLUON_CHECK(!paths.empty(), "report: expected at least one run");
-  ReportData data{fit, {}, {}};
-  std::set<fs::path> seen;
-  for (const fs::path& path : paths) {
-    GLUON_CHECK(fs::exists(path), "report: ", path.string(), " does not exist");
-    GLUON_CHECK(fs::is_directory(path) || fs::is_regular_file(path), "report: ", path.string(),
-                " is neither a folder nor a regular file");
-    GLUON_CHECK(seen.insert(fs::canonical(path)).second, "report: ", path.string(), " is given twice");
-    const bool folder = fs::is_directory(path);
-    if (path.filename() == "sweep.csv" || (folder && fs::exists(path / "sweep.csv"))) {
-      data.sweeps.push_back(read_sweep(path));
-      data.sweeps.back().name = short_name(path);
-      continue;
-    }
-    GLUON_CHECK(!folder || fs::exists(path / "config.toml") || fs::exists(path / "smoothness.csv"),
-                "report: ", path.string(), " holds neither a run (config.toml) nor a sweep (sweep.csv)");
-    data.runs.push_back(read_run(path, fit));
+  ReportData data{fit, {}, {}, {}};
+  const ReportSources found = find_sources(paths);
+  for (const SkippedSource& one : found.skipped) {
+    GLUON_CHECK(!one.given, "report: ", one.sentence());
+    data.skipped.push_back(one.sentence());
   }
-  name_runs(data.runs);
+  for (const ReportSource& source : found.sources) {
+    try {
+      if (source.sweep) {
+        data.sweeps.push_back(read_sweep(source));
+      } else {
+        data.runs.push_back(read_run(source, fit));
+      }
+    } catch (const std::runtime_error& error) {  // InputError, or a folder that vanishes
+      if (source.given) throw;
+      data.skipped.push_back(join(source.path.string(), " cannot be read: ", error.what()));
+    }
+  }
+  GLUON_CHECK(!data.runs.empty() || !data.sweeps.empty(), "report: there is nothing to show: ", data.skipped.back());
   return data;
 }
 

@@ -16,6 +16,7 @@
 
 #include "gluon/fit/fit.h"
 #include "gluon/fit/radii.h"
+#include "lab/report/report_sources.h"
 #include "lab/sweep/sweep.h"
 #include "lab/train/run_directory.h"
 #include "lab/train/run_status.h"
@@ -88,17 +89,22 @@ struct ReportData {
   FitOptions fit;
   std::vector<ReportRun> runs;
   std::vector<ReportSweep> sweeps;
+  std::vector<std::string> skipped;  // sentences about what a folder of runs holds beside them
 };
 
-/// Each path is a run directory, a sweep's folder, a smoothness.csv or a log of the authors. Throws InputError when a
-/// path does not exist, is given twice, cannot be read, or has no data.
+/// Each path is a run directory, a sweep's folder, a folder of such folders, a smoothness.csv or a log of the authors
+/// (report_sources.h). Throws InputError when a path does not exist, is given twice, cannot be read, or has no data;
+/// what cannot be read inside a folder of runs is skipped.
 ReportData collect_report(std::span<const std::filesystem::path> paths, const FitOptions& fit = {});
+
+/// Throws InputError when the run cannot be read or has no data.
+ReportRun read_run(const ReportSource& source, const FitOptions& fit);
 
 /// Config, status, facts and log of the run directory `path`, without its samples.
 ReportRun read_run_files(const std::filesystem::path& path);
 
-/// A sweep's folder or its sweep.csv, with the runs of its cells. Throws InputError as read_sweep_csv does.
-ReportSweep read_sweep(const std::filesystem::path& path);
+/// With the runs of its cells. Throws InputError as read_sweep_csv does.
+ReportSweep read_sweep(const ReportSource& source);
 
 /// `value` with four significant digits, as tables and figures show numbers.
 std::string rounded(double value, int digits = 4);

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "gluon/core/check.h"
 #include "lab/report/report_data.h"
 #include "lab/report/thin.h"
+#include "lab/train/config.h"
 
 namespace gluon::lab {
 namespace {
@@ -36,6 +38,8 @@ ReportCell read_cell(const fs::path& folder, bool has_loss) {
   ReportCell cell;
   if (!folder.empty() && fs::exists(folder / "config.toml")) {
     try {
+      const std::string refusal = refusal_of(folder);
+      GLUON_CHECK(refusal.empty(), folder.string(), " ", refusal);
       cell.run = read_run_files(folder);
       cell.run->name = folder.filename().string();
       cell.run->log = thin_rows(cell.run->log);
@@ -47,22 +51,57 @@ ReportCell read_cell(const fs::path& folder, bool has_loss) {
     cell.failed.clear();
   } else if (const std::string reason = folder.empty() ? "" : cell_failure(folder); !reason.empty()) {
     cell.failed = reason;
+  } else if (cell.run && !cell.run->status.error.empty()) {
+    cell.failed = cell.run->status.error;
   } else if (cell.failed.empty()) {
     cell.failed = "its validation loss is not finite";
   }
   return cell;
 }
 
+// The radii that the folder of a cell is named after; nothing for another folder.
+std::optional<std::vector<double>> radii_of(const std::string& folder, std::span<const std::string> groups) {
+  try {
+    const std::map<std::string, double> named = parse_radii(folder);
+    std::vector<double> radii;
+    for (const std::string& group : groups) radii.push_back(named.at(group));
+    if (cell_name(groups, radii) == folder) return radii;
+  } catch (const std::exception&) {
+  }
+  return std::nullopt;
+}
+
+// Cells that have begun but have no row in sweep.csv yet.
+void add_unfinished(const fs::path& folder, ReportSweep& sweep) {
+  std::set<std::vector<double>> finished;
+  for (const SweepCell& cell : sweep.table.cells) finished.insert(cell.radii);
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const auto radii = radii_of(entry->path().filename().string(), sweep.table.groups);
+    if (!radii || finished.contains(*radii) || entry->is_symlink()) continue;
+    ReportCell cell = read_cell(entry->path(), true);
+    if (!cell.run) continue;
+    const std::string status = status_text(cell.run->status);
+    cell.failed = "not finished" + (status.empty() ? "" : ": " + status);
+    sweep.table.cells.push_back({*radii, std::nan(""), std::nan(""), 0});
+    sweep.cells.push_back(std::move(cell));
+  }
+}
+
 }  // namespace
 
-ReportSweep read_sweep(const fs::path& path) {
-  const fs::path folder = fs::is_directory(path) ? path : fs::absolute(path).parent_path();
-  ReportSweep sweep{{}, read_sweep_csv(folder == path ? path / "sweep.csv" : path), {}};
+ReportSweep read_sweep(const ReportSource& source) {
+  const bool named = fs::is_directory(source.path);
+  const fs::path folder = named ? source.path : fs::absolute(source.path).parent_path();
+  ReportSweep sweep{source.name, read_sweep_csv(named ? folder / "sweep.csv" : source.path), {}};
   for (const SweepCell& cell : sweep.table.cells) {
     const std::string name = cell_name(sweep.table.groups, cell.radii);
-    const bool inside = name.find('/') == std::string::npos;  // a group may be called "../.." in a stranger's file
+    // In a stranger's file a group may be called "../..".
+    const bool inside = name.find('/') == std::string::npos && !fs::is_symlink(folder / name);
     sweep.cells.push_back(read_cell(inside ? folder / name : fs::path(), std::isfinite(cell.val)));
   }
+  add_unfinished(folder, sweep);
   return sweep;
 }
 

@@ -98,15 +98,17 @@ void print_sweep(std::ostream& out, const ReportSweep& sweep) {
   const std::vector<SweepCell>& cells = sweep.table.cells;
   std::vector<std::size_t> order(cells.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto rank = [&](std::size_t i) { return std::isnan(cells[i].val) ? HUGE_VAL : cells[i].val; };
+  const auto rank = [&](std::size_t i) { return std::isfinite(cells[i].val) ? cells[i].val : HUGE_VAL; };
   std::ranges::stable_sort(order, {}, rank);
   for (const std::size_t i : order) {
     out << "  ";
     for (const double radius : cells[i].radii) out << std::left << std::setw(14) << number(radius);
-    out << (std::isnan(cells[i].val) ? "diverged" : number(cells[i].val, 6));
-    if (best_cell(cells) == i) out << "  best";
-    if (i < sweep.cells.size() && !sweep.cells[i].failed.empty()) out << ": " << printable(sweep.cells[i].failed);
-    out << '\n';
+    const std::string failed = i < sweep.cells.size() ? sweep.cells[i].failed : "";
+    if (std::isfinite(cells[i].val)) {
+      out << number(cells[i].val, 6) << (best_cell(cells) == i ? "  best\n" : "\n");
+    } else {
+      out << "-  " << (failed.empty() ? "diverged" : printable(failed)) << '\n';
+    }
   }
 }
 

@@ -1,16 +1,17 @@
 #include "lab/report/watch_answers.h"
 
 #include <arpa/inet.h>
+#include <malloc.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "gluon/core/check.h"
 #include "gluon/core/hmac.h"
 #include "lab/report/page.h"
 #include "lab/report/report_data.h"
-#include "lab/report/report_json.h"
 
 namespace gluon::lab {
 namespace {
@@ -44,6 +45,40 @@ bool is_loopback(const std::string& host) {
   return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+void add_stamp(const fs::path& path, std::string& text) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return;
+  const auto bytes = fs::file_size(path, error);
+  text += join(path.filename().string(), ' ', time.time_since_epoch().count(), ' ', error ? 0 : bytes, '\n');
+}
+
+// Another text when a file of the run has changed.
+void add_run_stamp(const fs::path& run, std::string& text) {
+  for (const char* file : {"config.toml", "facts.json", "log.csv", "smoothness.csv"}) add_stamp(run / file, text);
+  const std::size_t before = text.size();
+  add_stamp(run / "status.json", text);
+  // A run that is killed changes no file.
+  if (text.size() > before) text += RunDirectory::is_held(run) ? "held\n" : "free\n";
+}
+
+std::string stamp_of(const ReportSource& source) {
+  std::string text;
+  add_stamp(source.path, text);
+  if (!source.sweep) {
+    add_run_stamp(source.path, text);
+    return text;
+  }
+  const fs::path folder = fs::is_directory(source.path) ? source.path : source.path.parent_path();
+  add_stamp(folder / "sweep.csv", text);
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    if (entry->path().filename().native().find('=') != std::string::npos) add_run_stamp(entry->path(), text);
+  }
+  return text;
+}
+
 }  // namespace
 
 void WatchOptions::validate() const {
@@ -66,7 +101,11 @@ WatchAnswers::WatchAnswers(std::vector<fs::path> runs, FitOptions fit, std::stri
       started_(std::to_string(std::chrono::system_clock::now().time_since_epoch().count())) {
   fit_.validate();
   GLUON_CHECK(!runs_.empty(), "watch: expected at least one run");
-  for (const fs::path& run : runs_) GLUON_CHECK(fs::exists(run), "watch: ", run.string(), " does not exist");
+  for (const fs::path& run : runs_) {
+    const fs::path parent = fs::absolute(run).lexically_normal().parent_path();
+    GLUON_CHECK(fs::exists(run) || fs::is_directory(parent), "watch: ", run.string(), " does not exist, nor does ",
+                parent.string());
+  }
 }
 
 WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
@@ -81,7 +120,7 @@ WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
   }
   if (request.path == "/") return {.type = "text/html; charset=utf-8", .tag = {}, .body = page_};
   if (request.path != "/data.json") return words(404, "gluon watch: the only paths are / and /data.json");
-  WatchAnswer answer = newest()->answer;
+  WatchAnswer answer = *newest();
   if (answer.status == 200 && answer.tag == request.known) {
     answer.status = 304;
     answer.body = std::make_shared<const std::string>();
@@ -89,12 +128,10 @@ WatchAnswer WatchAnswers::answer(const WatchRequest& request) {
   return answer;
 }
 
-std::shared_ptr<const WatchAnswers::Data> WatchAnswers::newest() {
-  const std::string now = stamp();
+std::shared_ptr<const WatchAnswer> WatchAnswers::newest() {
   const auto last = [&](bool any) {
     const std::lock_guard lock(mutex_);
-    const bool good = data_ && (any || Clock::now() < rest_until_ || data_->stamp == now);
-    return good ? data_ : nullptr;
+    return data_ && (any || Clock::now() < rest_until_) ? data_ : nullptr;
   };
   if (const auto data = last(false)) return data;
   std::unique_lock reading(reading_, std::try_to_lock);
@@ -104,43 +141,68 @@ std::shared_ptr<const WatchAnswers::Data> WatchAnswers::newest() {
   }
   if (const auto data = last(false)) return data;
   const double start = thread_seconds();
-  const auto data = std::make_shared<const Data>(Data{now, read()});
-  const std::chrono::duration<double> rest((thread_seconds() - start) / kShare);
+  uncounted_ = 0;
+  const auto data = read_all();
+  const std::chrono::duration<double> rest((thread_seconds() - start - uncounted_) / kShare);
   const std::lock_guard lock(mutex_);
   data_ = data;
   rest_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(rest);
   return data;
 }
 
-WatchAnswer WatchAnswers::read() {
-  const bool known = data_ && data_->answer.status == 200;
+bool WatchAnswers::read(const ReportSource& source, const ReportLimits& limits) {
+  Part& part = parts_[source.path];
+  const std::string made_for = join(limits.run_points, ' ', limits.sweep_points, ' ', source.name);
+  std::string stamp = stamp_of(source);
+  if (part.made_for == made_for && part.stamp == stamp) return false;
+  const double start = thread_seconds();
+  bool changed = false;
   try {
-    std::string json = report_json(collect_report(runs_, fit_));
-    if (known && *data_->answer.body == json) return data_->answer;
-    return {.type = "application/json",
-            .tag = join('"', started_, '-', ++version_, '"'),
-            .body = std::make_shared<const std::string>(std::move(json))};
-  } catch (const std::exception& error) {  // the run may have just started: the page asks again
-    return known ? data_->answer : words(202, join("waiting: ", error.what()));
+    std::string json = source.sweep ? sweep_json(read_sweep(source), limits) : run_json(read_run(source, fit_), limits);
+    changed = json != part.json;
+    part.json = std::move(json);
+  } catch (const std::exception& error) {  // it may have just started: the page asks again
+    part.why = error.what();
   }
+  part.stamp = std::move(stamp);
+  if (part.made_for != made_for) uncounted_ += thread_seconds() - start;
+  part.made_for = made_for;
+  return changed;
 }
 
-std::string WatchAnswers::stamp() const {
-  std::string text;
-  for (const fs::path& run : runs_) {
-    for (const char* file :
-         {"", "config.toml", "status.json", "facts.json", "log.csv", "smoothness.csv", "sweep.csv"}) {
-      std::error_code error;
-      const fs::path path = *file == '\0' ? run : run / file;
-      const auto time = fs::last_write_time(path, error);
-      if (error) continue;
-      const auto bytes = fs::file_size(path, error);
-      text += join(file, ' ', time.time_since_epoch().count(), ' ', error ? 0 : bytes, '\n');
-      // A run that is killed changes no file.
-      if (std::string_view(file) == "status.json") text += RunDirectory::is_held(run) ? "held\n" : "free\n";
+std::shared_ptr<const WatchAnswer> WatchAnswers::read_all() {
+  const ReportSources found = find_sources(runs_);
+  const auto sweeps = std::ranges::count_if(found.sources, &ReportSource::sweep);
+  const ReportLimits limits =
+      ReportLimits::of(found.sources.size() - static_cast<std::size_t>(sweeps), static_cast<std::size_t>(sweeps));
+  bool changed = !data_;
+  std::set<fs::path> present;
+  std::vector<std::string> skipped;
+  std::vector<std::string_view> runs_json, sweeps_json;
+  for (const SkippedSource& one : found.skipped) skipped.push_back(one.sentence());
+  for (const ReportSource& source : found.sources) {
+    changed = read(source, limits) || changed;
+    present.insert(source.path);
+    const Part& part = parts_[source.path];
+    if (part.json.empty()) {
+      skipped.push_back(join(source.path.string(), " cannot be read yet: ", part.why));
+    } else {
+      (source.sweep ? sweeps_json : runs_json).push_back(part.json);
     }
   }
-  return text;
+  const auto gone = std::erase_if(parts_, [&](const auto& part) { return !present.contains(part.first); });
+  if (!changed && gone == 0 && skipped == skipped_) return data_;
+  skipped_ = std::move(skipped);
+  WatchAnswer answer{.type = "application/json", .tag = join('"', started_, '-', ++version_, '"'), .body = {}};
+  if (runs_json.empty() && sweeps_json.empty()) {
+    std::string text = "waiting for a run";
+    for (const std::string& sentence : skipped_) text += "; " + sentence;
+    answer = words(202, std::move(text));
+  } else {
+    answer.body = std::make_shared<const std::string>(join_json(fit_, skipped_, runs_json, sweeps_json));
+  }
+  malloc_trim(0);  // the rows of a long log would stay with this process, once for each thread that has read one
+  return std::make_shared<const WatchAnswer>(std::move(answer));
 }
 
 }  // namespace gluon::lab

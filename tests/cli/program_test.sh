@@ -174,6 +174,11 @@ expect 0 "figures to $work/figures" report "$work/recorded" "$work/sweep" --figu
 [ -s "$work/figures/loss.svg" ] && [ -s "$work/figures/sweep-sweep.csv" ] || { echo "FAILED: figures are missing"; failed=$((failed + 1)); }
 expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$work/report.json"
 [ ! -e "$work/report.json" ] || { echo "FAILED: a refused report was written"; failed=$((failed + 1)); }
+mkdir -p "$work/folder/empty"
+expect 2 "folder holds neither a run (config.toml) nor a sweep (sweep.csv), and no folder in it does" report "$work/folder" --text
+cp -r "$work/recorded" "$work/sweep" "$work/folder/"
+expect 0 "skipped: $work/folder/empty holds neither a run" report "$work/folder" --text
+expect 0 "  best" report "$work/folder" --text
 expect 0 "wrote 1 run to $work/board" report "$work/recorded" --tensorboard "$work/board"
 [ -s "$work/board/recorded/events.out.tfevents.gluon" ] || { echo "FAILED: events are missing"; failed=$((failed + 1)); }
 expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --tensorboard --out "$work/events"
@@ -197,7 +202,7 @@ if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); th
   expect 2 "--out must end in .html" report "$work/recorded" --out "$work/recorded/log.csv"
   expect 0 "report            $work/shown/report.html" train "${small[@]}" --report --out "$work/shown"
   grep -q '"routing":' "$work/shown/report.html" || { echo "FAILED: train --report wrote no page"; failed=$((failed + 1)); }
-  expect 2 "watch: $work/missing does not exist" watch "$work/missing"
+  expect 2 "watch: $work/missing/run does not exist, nor does $work/missing" watch "$work/missing/run"
 else
   expect 2 "built without the page's charting library" train "${small[@]}" --report --out "$work/shown"
   expect 2 "built without the page's charting library" watch "$work/recorded"

@@ -107,6 +107,7 @@ export interface Report {
   fit: {lambda: number; l0Zero: boolean; skipFirst: number};
   runs: Run[];
   sweeps: Sweep[];
+  skipped: string[]; // sentences about what a folder of runs holds beside them
 }
 
 /** The data embedded in the page; null on a live page, which fetches its data. */

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <random>
 
-#include "tests/expect_error.h"
+#include "gluon/core/check.h"
 
 namespace gluon::lab {
 namespace {
@@ -67,6 +68,70 @@ TEST(ReportJson, LongSeriesAreThinned) {
   EXPECT_EQ(thinned["smoothness"].size(), steps.size());
   EXPECT_NE(std::find(steps.begin(), steps.end(), 1234), steps.end());
   EXPECT_TRUE(thinned["fit"].is_null());
+}
+
+// 5000 steps with three radii, and 1000 samples of each of 16 layers in three groups.
+ReportRun long_run() {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> noise(0, 1);
+  ReportRun run{.name = "nanogpt-tiny-scion-1", .path = "runs/nanogpt-tiny-scion-1", .config = std::string(1500, 'c')};
+  run.facts = R"({"machine": "m", "routing": ")" + std::string(3000, 'r') + "\"}";
+  for (int64_t step = 1; step <= 5000; ++step) {
+    run.log.push_back({.step = step,
+                       .tokens = step * 16384,
+                       .loss = 2 + noise(random),
+                       .seconds = noise(random) + static_cast<double>(step),
+                       .radii = {{"embedding", noise(random)}, {"head", noise(random)}, {"hidden", noise(random)}},
+                       .optimizer = noise(random)});
+    if (step % 50 == 0) run.log.back().val = 2 + noise(random);
+  }
+  for (int i = 0; i < 16; ++i) {
+    ReportLayer layer{.name = join("blocks.", i / 4, ".attention.weight"), .group = "hidden", .fit = Fit{}};
+    for (int k = 0; k < 1000; ++k)
+      layer.samples.push_back({.step = 5 * k, .smoothness = noise(random), .gradient = noise(random)});
+    run.layers.push_back(layer);
+  }
+  for (const char* group : {"hidden", "embedding", "head"}) {
+    GroupHistory history{.group = group};
+    for (int k = 0; k < 1000; ++k) {
+      history.steps.push_back(5 * k);
+      for (auto* values : {&history.alignment, &history.used, &history.predicted}) values->push_back(noise(random));
+    }
+    run.histories.push_back(history);
+  }
+  return run;
+}
+
+TEST(ReportJson, FiftyLongRunsHaveLessThanTenMegabytes) {
+  ReportData data;
+  ReportRun run = long_run();
+  run.log[3210].loss = 99;
+  data.runs.assign(50, run);
+  const std::string text = report_json(data);
+  constexpr std::size_t kPage = 500'000;  // the page without data has less
+  EXPECT_LT(text.size() + kPage, 10'000'000u);
+  EXPECT_GT(text.size(), 3'000'000u) << "it could show more";
+  const auto last = nlohmann::json::parse(text)["runs"][49];
+  const std::vector<double> loss = last["log"]["loss"]["value"];
+  EXPECT_GE(loss.size(), 250u);
+  EXPECT_NE(std::find(loss.begin(), loss.end(), 99), loss.end());
+  EXPECT_GE(last["layers"][0]["step"].size(), 100u);
+  data.runs.resize(1);
+  EXPECT_GE(nlohmann::json::parse(report_json(data))["runs"][0]["log"]["loss"]["step"].size(), 1300u)
+      << "a single one is shown finely";
+}
+
+TEST(ReportJson, ManyCellsAreThinnedFurther) {
+  ReportSweep sweep{"grid", {{"hidden"}, {}}, {}};
+  ReportRun run = long_run();
+  run.layers.clear();
+  run.histories.clear();
+  run.log.resize(400);
+  for (int i = 0; i < 400; ++i) {
+    sweep.table.cells.push_back({.radii = {1.0 + i}, .val = 3});
+    sweep.cells.push_back({run, ""});
+  }
+  EXPECT_LT(report_json({{}, {}, {sweep}}).size(), 8'000'000u);
 }
 
 TEST(ReportJson, SweepsHaveTheRunsOfTheirCellsAndTheBest) {

@@ -74,6 +74,35 @@ TEST(ReportSweep, ADamagedCellIsNamedAndTheOthersAreShown) {
   EXPECT_TRUE(sweep.cells[1].failed.starts_with("its run cannot be read: run: ")) << sweep.cells[1].failed;
 }
 
+TEST(ReportSweep, CellsThatHaveBegunAreShown) {
+  const TemporaryFolder folder;
+  const fs::path path = make_sweep(folder);
+  for (const char* name : {"hidden=0.8", "hidden=x", "embedding=0.8", "hidden=0.80"}) {
+    fs::create_directories(path / name);
+    folder.write(std::string("grid/") + name + "/config.toml", "steps=5000\n");
+    folder.write(std::string("grid/") + name + "/status.json",
+                 R"({"state": "interrupted", "step": 7, "steps": 5000, "error": ""})");
+  }
+  const ReportSweep sweep = collect(path);
+  ASSERT_EQ(sweep.cells.size(), 5u);
+  EXPECT_EQ(sweep.table.cells[4].radii, std::vector<double>{0.8});
+  EXPECT_TRUE(std::isnan(sweep.table.cells[4].val));
+  EXPECT_EQ(sweep.cells[4].failed, "not finished: interrupted after step 7 of 5000");
+}
+
+TEST(ReportSweep, LinksAreNotFollowed) {
+  const TemporaryFolder folder;
+  const fs::path path = make_sweep(folder);
+  folder.write("secret", "secret\n");
+  fs::remove(path / "hidden=0.2/diverged");
+  fs::create_symlink(folder.path() / "secret", path / "hidden=0.2/diverged");
+  fs::rename(path / "hidden=0.1", folder.path() / "elsewhere");
+  fs::create_directory_symlink(folder.path() / "elsewhere", path / "hidden=0.1");
+  const ReportSweep sweep = collect(path);
+  EXPECT_FALSE(sweep.cells[0].run);
+  EXPECT_EQ(sweep.cells[1].failed, "its validation loss is not finite");
+}
+
 TEST(ReportSweep, NoGroupLeadsOutOfTheFolder) {
   const TemporaryFolder folder;
   fs::create_directories(folder.path() / "x=1");

@@ -56,7 +56,7 @@ TEST_F(WatchTest, RunWithoutDataYet) {
   WatchAnswers answers({folder.path()}, {}, "");
   const WatchAnswer data = answers.answer(get("/data.json"));
   EXPECT_EQ(data.status, 202);
-  EXPECT_NE(data.body->find("waiting: "), std::string::npos);
+  EXPECT_TRUE(data.body->starts_with("waiting for a run; "));
 }
 
 TEST_F(WatchTest, AKilledRunIsSeenThoughNoFileChanges) {
@@ -120,7 +120,8 @@ TEST_F(WatchTest, TokenAllowsOtherHosts) {
 }
 
 TEST_F(WatchTest, BadInput) {
-  EXPECT_INPUT_ERROR(WatchAnswers({"/nonexistent/run"}, {}, ""), "watch: /nonexistent/run does not exist");
+  EXPECT_INPUT_ERROR(WatchAnswers({"/nonexistent/run"}, {}, ""),
+                     "watch: /nonexistent/run does not exist, nor does /nonexistent");
   EXPECT_INPUT_ERROR(WatchAnswers({}, {}, ""), "watch: expected at least one run");
 }
 
