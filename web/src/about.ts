@@ -1,6 +1,7 @@
-// The run itself: routing, config, machine and version.
-import type {Report, Run} from './data.ts';
-import {h, section} from './element.ts';
+// The run itself: routing, machine and version.
+import type {Run} from './data.ts';
+import {h} from './element.ts';
+import {plainSection, type Section} from './section.ts';
 
 // Which runs are unfolded; kept when the section is rebuilt.
 const opened = new Map<string, boolean>();
@@ -17,13 +18,11 @@ function facts(run: Run): HTMLElement {
   return list;
 }
 
-export function aboutSection(report: Report): HTMLElement | null {
-  if (report.runs.length === 0) return null;
-  return section('about', 'About the runs', 'The routing lists the rule of each layer.',
-    ...report.runs.map((run, i) => h('details', {open: opened.get(run.name) ?? i === 0, toggle: (event) => {
+export function aboutSection(): Section {
+  return plainSection('about', 'About the runs', 'The routing lists the rule of each layer.', ({runs}) =>
+    runs.length === 0 ? null : runs.map((run, i) => h('details', {open: opened.get(run.name) ?? i === 0, toggle: (event) => {
       opened.set(run.name, (event.target as HTMLDetailsElement).open);
     }}, h('summary', {}, run.name), facts(run),
       ...(run.facts?.routing ? [h('h3', {}, 'Routing'), h('pre', {tabindex: 0}, run.facts.routing)] : []),
-      ...(run.config ? [h('h3', {}, 'Config'), h('pre', {class: 'config', tabindex: 0}, run.config)] : []),
       ...run.notes.map((note) => h('p', {class: 'note'}, note)))));
 }

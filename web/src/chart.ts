@@ -1,29 +1,32 @@
-// One chart: uPlot with our colours, values at the pointer, zoom by dragging and by keys.
+// One chart: uPlot with our colours, values at the pointer, zoom by dragging and by keys, a legend under it.
 import uPlot from 'uplot';
+import {pressKey} from './chart_keys.ts';
+import {fenceOf, roomy, type Fence} from './chart_range.ts';
+import {axisOf, fullName, kLooks, lineOf, type Series} from './chart_style.ts';
 import type {Value} from './data.ts';
 import {h} from './element.ts';
-import {number, short} from './format.ts';
-import {color, onThemeChange, paint} from './theme.ts';
-
-export interface Series {
-  label: string;
-  x: Value[];
-  y: Value[];
-  color: string; // CSS, may name variables of the theme
-  dash?: number[];
-  style?: 'line' | 'dots' | 'dashed' | 'faint';
-}
+import {legendOf} from './legend.ts';
+import {nearest, Readout, readings} from './readout.ts';
+import {markedRun, onMark} from './selection.ts';
+import {onThemeChange} from './theme.ts';
 
 export interface ChartOptions {
   id: string; // for tests: data-chart, and the key in globalThis.gluonCharts
+  name: string; // what a screen reader says first
   xLabel: string;
   yLabel: string;
   logY?: boolean;
   height?: number;
+  empty?: string; // said instead of a chart without lines
 }
 
 // Read by tests.
 const drawn: Record<string, uPlot> = ((globalThis as Record<string, unknown>).gluonCharts = {}) as never;
+
+const kWhole = ['steps', 'tokens'];
+const kDim = 0.12; // opacity of lines beside the marked one
+const kNear = 24; // pixels in which the pointer marks a line
+const kNamesSaid = 6;
 
 // Points with a known x, sorted by it; on a log scale, values <= 0 are gaps.
 function points({x, y}: Series, logY: boolean): [number[], Value[]] {
@@ -32,153 +35,208 @@ function points({x, y}: Series, logY: boolean): [number[], Value[]] {
   return [order.map((i) => x[i]!), order.map((i) => shown(y[i]))];
 }
 
-const kMostTicks = 100; // on an axis; there is room for about 20
+function accessibleName(options: ChartOptions, series: Series[]): string {
+  const names = [...new Set(series.filter((one) => one.style !== 'raw').map(fullName))];
+  const more = names.length > kNamesSaid ? ` and ${names.length - kNamesSaid} more` : '';
+  return `${options.name}: ${options.yLabel} over ${options.xLabel}. Lines: ${names.slice(0, kNamesSaid).join('; ')}` +
+    `${more}. Arrow keys read values, plus and minus zoom, zero shows everything.`;
+}
 
-// Each series has its own points: at the pointer it shows its nearest one.
-function nearest(chart: uPlot, series: number, at: number): number {
-  const values = chart.data[series];
-  for (let away = 0; away < values.length; ++away) {
-    if (values[at - away] != null) return at - away;
-    if (values[at + away] != null) return at + away;
+class Chart {
+  readonly element = h('div', {class: 'chart-box'});
+  readonly kind: string;
+  readonly off = new Set<string>(); // labels hidden with the legend
+  everything = false; // outliers too
+  zoomed = false;
+  private readonly frame: HTMLElement;
+  private readonly said = h('output', {class: 'said'});
+  private readonly all = h('button', {type: 'button', class: 'all', click: () => this.showOutliers(!this.everything)});
+  private readonly whole = h('button', {type: 'button', hidden: true, click: () => this.reset()}, 'Reset zoom');
+  private readonly logY: boolean;
+  private plot!: uPlot;
+  private fence: Fence | null = null;
+  private fenceX: Fence | null = null;
+  private near: string | undefined;
+  private readonly forget: (() => void)[] = [];
+
+  constructor(place: HTMLElement, private readonly series: Series[], private readonly options: ChartOptions,
+    before: Chart | undefined) {
+    this.logY = options.logY ?? false;
+    this.kind = kindOf(series, options);
+    this.frame = h('div', {class: 'chart', tabindex: 0, role: 'img', 'data-chart': options.id,
+      'aria-label': accessibleName(options, series)});
+    if (before?.sameAxes(options)) {
+      this.everything = before.everything;
+      for (const label of before.off) this.off.add(label);
+    }
+    const legend = legendOf(series, this.off, () => this.showLines());
+    this.element.append(this.frame, h('div', {class: 'tools'}, this.whole, this.all), legend, this.said);
+    place.append(this.element);
+    this.build();
+    this.showLines();
+    if (before?.zoomed && before.sameAxes(options)) this.zoomAs(before);
   }
-  return at;
-}
 
-function style(series: Series, logY: boolean): uPlot.Series {
-  const common = {
-    label: series.label, stroke: () => paint(series.color), dash: series.dash, width: 1.6,
-    value: (_: uPlot, value: Value) => number(value, 5), scale: logY ? 'log' : 'y',
-  };
-  const styles = {
-    line: {points: {show: series.x.length < 2}},
-    dots: {paths: () => null, points: {show: true, size: 5, fill: () => paint(series.color), width: 0}},
-    dashed: {dash: [6, 4], points: {show: false}},
-    faint: {width: 1, alpha: 0.45, points: {show: false}},
-  };
-  return {...common, ...styles[series.style ?? 'line']};
-}
+  sameAxes(options: ChartOptions): boolean {
+    const axes = ({id, xLabel, yLabel, logY}: ChartOptions) => [id, xLabel, yLabel, logY].join();
+    return axes(options) === axes(this.options);
+  }
 
-// Multiples of the increment between the ends. Counted: uPlot adds the increment until it is past the end, which never
-// ends where a step is lost in rounding, as beside 2^53.
-function splits(_: uPlot, __: number, low: number, high: number, increment: number): number[] {
-  const first = Math.ceil(low / increment);
-  const count = Math.floor(high / increment) - first + 1;
-  if (!(count >= 1 && count <= kMostTicks) || first + count > Number.MAX_SAFE_INTEGER) return [low, high];
-  return Array.from({length: count}, (___, k) => Number(((first + k) * increment).toPrecision(15)));
-}
+  update(series: Series[]): void {
+    series.forEach((one, i) => Object.assign(this.series[i], {x: one.x, y: one.y}));
+    const data = this.join();
+    this.plot.setData(data, !this.zoomed);
+    if (this.zoomed) this.plot.redraw();
+  }
 
-function axis(label: string, scale: string, size: number): uPlot.Axis {
-  return {
-    scale, label, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '11px system-ui, sans-serif', size,
-    ...(scale === 'log' ? {} : {splits}),
-    stroke: () => color('ink-soft'), grid: {stroke: () => color('grid'), width: 1},
-    ticks: {stroke: () => color('grid'), width: 1, size: 4},
-    values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : short(tick))),
-  };
-}
+  destroy(): void {
+    for (const forget of this.forget) forget();
+    this.plot.destroy();
+    if (drawn[this.options.id] === this.plot) delete drawn[this.options.id];
+    this.element.remove();
+  }
 
-// Charts that the reader has zoomed; newer data keeps the zoom.
-const zoomed = new WeakSet<uPlot>();
+  private join(): uPlot.AlignedData {
+    const parts = this.series.map((one) => points(one, this.logY));
+    this.frame.dataset.points = parts.map(([, y]) => y.filter((value) => value !== null).length).join(',');
+    this.fence = fenceOf(parts.map(([, y]) => y), this.logY);
+    // Steps have no outliers; gradients have.
+    this.fenceX = this.series[0].style === 'dots' ? fenceOf(parts.map(([x]) => x), false) : null;
+    const outside = (this.fence?.outside ?? 0) + (this.fenceX?.outside ?? 0);
+    this.all.hidden = outside === 0;
+    this.all.textContent = this.everything ? 'Leave out outliers'
+      : `Show everything: ${outside} ${outside === 1 ? 'value is' : 'values are'} outside`;
+    return uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData;
+  }
 
-function showAll(chart: uPlot): void {
-  zoomed.delete(chart);
-  chart.setData(chart.data, true);
-}
+  private build(): void {
+    const {options, logY, frame} = this;
+    const height = options.height ?? 320;
+    const narrow = frame.clientWidth < 480;
+    const readout = new Readout(options.xLabel);
+    const range = (log: boolean) => (_: uPlot, min: Value, max: Value): [Value, Value] =>
+      min === null || max === null ? [min, max] : roomy(min, max, log, this.everything ? null : this.fence);
+    const rangeX = (_: uPlot, min: number, max: number): [number, number] => {
+      if (min === max) return [min - Math.max(1, Math.abs(min) * 1e-6), max + Math.max(1, Math.abs(max) * 1e-6)];
+      return this.fenceX && !this.everything ? roomy(min, max, false, this.fenceX) : [min, max];
+    };
+    this.plot = new uPlot({
+      width: Math.max(frame.clientWidth, 200), height: narrow ? Math.min(height, 260) : height,
+      scales: {x: {time: false, range: rangeX}, ...(logY ? {log: {distr: 3, range: range(true)}} : {y: {range: range(false)}})},
+      axes: [axisOf(options.xLabel, 'x', 34, kWhole.includes(options.xLabel)),
+        axisOf(options.yLabel, logY ? 'log' : 'y', narrow ? 46 : 58, false)],
+      cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, points: {size: 7}},
+      hooks: {
+        setSelect: [({select}) => { if (select.width > 0 || select.height > 0) this.setZoomed(true); }],
+        setCursor: [(self) => {
+          const found = readings(self, this.series);
+          readout.show(self, found);
+          this.markNear(readout.box.hidden || found[0].away > kNear ? undefined : found[0].series.label);
+        }],
+      },
+      legend: {show: false},
+      series: [{}, ...this.series.map((one) => lineOf(one, logY))],
+    }, this.join(), frame);
+    frame.append(readout.box);
+    drawn[options.id] = this.plot;
+    this.plot.over.addEventListener('dblclick', () => this.setZoomed(false));
+    this.listen(readout);
+  }
 
-// Arrow keys move the pointer, + and - zoom around it, 0 and Escape show everything again.
-function keys(chart: uPlot, event: KeyboardEvent): boolean {
-  const x = chart.data[0];
-  const {min, max} = chart.scales.x;
-  if (x.length === 0 || min == null || max == null) return false;
-  const at = chart.cursor.idx ?? 0;
-  const step = event.shiftKey ? 10 : 1;
-  const middle = x[at] ?? (min + max) / 2;
-  const move = (index: number) => {
-    const clamped = Math.min(Math.max(index, 0), x.length - 1);
-    chart.setCursor({left: chart.valToPos(x[clamped], 'x'), top: chart.bbox.height / devicePixelRatio / 2});
-  };
-  const zoom = (factor: number) => {
-    zoomed.add(chart);
-    chart.setScale('x', {
-      min: Math.max(middle - (middle - min) * factor, x[0]),
-      max: Math.min(middle + (max - middle) * factor, x[x.length - 1]),
+  private listen(readout: Readout): void {
+    const {frame, plot} = this;
+    frame.addEventListener('keydown', (event) => {
+      if (!pressKey(plot, event, {mark: () => this.setZoomed(true), reset: () => this.reset()})) return;
+      event.preventDefault();
+      if (event.key.startsWith('Arrow')) this.said.textContent = readout.words(readings(plot, this.series));
     });
-  };
-  switch (event.key) {
-    case 'ArrowLeft': move(at - step); return true;
-    case 'ArrowRight': move(at + step); return true;
-    case '+': case '=': zoom(0.6); return true;
-    case '-': zoom(1 / 0.6); return true;
-    case '0': case 'Escape': showAll(chart); return event.key === '0';
-    default: return false;
+    frame.addEventListener('blur', () => plot.setCursor({left: -10, top: -10}));
+    const resized = new ResizeObserver(() => {
+      if (frame.clientWidth > 0) plot.setSize({width: frame.clientWidth, height: plot.height});
+    });
+    resized.observe(frame);
+    this.forget.push(() => resized.disconnect(), onThemeChange(() => plot.redraw(false)), onMark(() => this.dim()));
   }
+
+  private showLines(): void {
+    this.series.forEach((one, i) => {
+      if (this.plot.series[i + 1].show === this.off.has(one.label)) this.plot.setSeries(i + 1, {show: !this.off.has(one.label)});
+    });
+  }
+
+  private setZoomed(zoomed: boolean): void {
+    this.zoomed = zoomed;
+    this.whole.hidden = !zoomed;
+  }
+
+  private reset(): void {
+    this.setZoomed(false);
+    this.plot.setData(this.plot.data, true);
+  }
+
+  private showOutliers(everything: boolean): void {
+    this.everything = everything;
+    this.setZoomed(false);
+    this.plot.setData(this.join(), true);
+  }
+
+  private zoomAs(before: Chart): void {
+    const y = this.logY ? 'log' : 'y';
+    for (const scale of ['x', y]) {
+      const {min, max} = before.plot.scales[scale];
+      if (min != null && max != null) this.plot.setScale(scale, {min, max});
+    }
+    this.setZoomed(true);
+  }
+
+  private markNear(label: string | undefined): void {
+    if (label === this.near) return;
+    this.near = label;
+    this.dim();
+  }
+
+  // The line at the pointer, or the run marked in the table, stands out.
+  private dim(): void {
+    const run = markedRun();
+    const hasRun = run !== null && this.series.some((one) => one.run === run);
+    if (this.series.length < 3) return;
+    this.series.forEach((one, i) => {
+      const out = this.near !== undefined ? one.label !== this.near : hasRun && one.run !== run;
+      this.plot.series[i + 1].alpha = out ? kDim : kLooks[one.style ?? 'line'].alpha;
+    });
+    this.plot.redraw(false);
+  }
+}
+
+function kindOf(series: Series[], options: ChartOptions): string {
+  return JSON.stringify([options, series.map((one) => [one.label, one.kind, one.color, one.dash, one.style])]);
 }
 
 // The chart of each place. Newer data of the same kind goes into the same chart.
-const placed = new WeakMap<HTMLElement, {chart: uPlot; frame: HTMLElement; kind: string; forget: () => void}>();
+const placed = new WeakMap<HTMLElement, Chart>();
 
 /** Removes the chart of `place`, if there is one. */
 export function removeChart(place: HTMLElement): void {
-  placed.get(place)?.forget();
+  placed.get(place)?.destroy();
   placed.delete(place);
   place.replaceChildren();
 }
 
 /** Draws `series` into `place` and replaces what was there; newer data of the same series keeps the zoom. */
 export function drawChart(place: HTMLElement, series: Series[], options: ChartOptions): void {
-  const logY = options.logY ?? false;
   const shown = series.filter((one) => one.x.some((x, i) => x !== null && one.y[i] !== null));
+  const before = placed.get(place);
   if (shown.length === 0) {
     removeChart(place);
-    place.append(h('p', {class: 'empty'}, 'No data.'));
+    place.append(h('p', {class: 'empty'}, options.empty ?? 'There is nothing to draw yet.'));
     return;
   }
-  const parts = shown.map((one) => points(one, logY));
-  const data = uPlot.join(parts.map(([x, y]) => [x, y])) as uPlot.AlignedData;
-  const counts = parts.map(([, y]) => y.filter((value) => value !== null).length).join(',');
-  const kind = JSON.stringify([options, shown.map((one) => [one.label, one.color, one.dash, one.style, one.x.length < 2])]);
-  const before = placed.get(place);
-  if (before?.kind === kind) {
-    before.frame.dataset.points = counts;
-    const keep = zoomed.has(before.chart);
-    before.chart.setData(data, !keep);
-    if (keep) before.chart.redraw();
+  if (before?.kind === kindOf(shown, options)) {
+    before.update(shown);
     return;
   }
-  removeChart(place);
-  const frame = h('div', {
-    class: 'chart', tabindex: 0, role: 'group', 'data-chart': options.id, 'data-points': counts,
-    'aria-label': `${options.yLabel} over ${options.xLabel}: ${shown.map((one) => one.label).join(', ')}. ` +
-      'Arrow keys read values, plus and minus zoom, zero shows everything.',
-  });
-  place.append(frame);
-  const height = options.height ?? 320;
-  const narrow = frame.clientWidth < 480;
-  const chart = new uPlot({
-    width: Math.max(frame.clientWidth, 200), height: narrow ? Math.min(height, 260) : height,
-    scales: {x: {time: false}, ...(logY ? {log: {distr: 3}} : {})},
-    axes: [axis(options.xLabel, 'x', 34), axis(options.yLabel, logY ? 'log' : 'y', narrow ? 44 : 56)],
-    cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, focus: {prox: 24}},
-    hooks: {setSelect: [(self) => { if (self.select.width > 0 || self.select.height > 0) zoomed.add(self); }]},
-    focus: {alpha: 0.35},
-    legend: {live: true, markers: {stroke: (_, i) => shown[i - 1]?.color ?? null}},
-    series: [{label: options.xLabel, value: (_, value) => (value == null ? '–' : short(value))},
-      ...shown.map((one) => style(one, logY))],
-  }, data, frame);
-  drawn[options.id] = chart;
-  chart.over.addEventListener('dblclick', () => zoomed.delete(chart));
-  frame.addEventListener('keydown', (event) => {
-    if (keys(chart, event)) event.preventDefault();
-  });
-  const resized = new ResizeObserver(() => {
-    if (frame.clientWidth > 0) chart.setSize({width: frame.clientWidth, height: chart.height});
-  });
-  resized.observe(frame);
-  const forgetTheme = onThemeChange(() => chart.redraw(false));
-  placed.set(place, {chart, frame, kind, forget: () => {
-    resized.disconnect();
-    forgetTheme();
-    chart.destroy();
-    delete drawn[options.id];
-  }});
+  const chart = new Chart(place, shown, options, before);
+  before?.destroy();
+  placed.set(place, chart);
+  place.replaceChildren(chart.element);
 }

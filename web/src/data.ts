@@ -18,6 +18,8 @@ export interface Fit {
   mseRel: number;
   violations: number;
   samples: number;
+  leftOut: number; // samples at the start that the robust rule left out
+  doubt: string; // why the constants mean little; '': they can be trusted
 }
 
 export interface Layer {
@@ -43,6 +45,7 @@ export interface GroupRadius {
   gradient: number;
   predicted: number;
   used: Value;
+  doubt: string; // as of a fit
 }
 
 /** The median over the layers of a group at each sampled step. */
@@ -104,7 +107,7 @@ export interface Sweep {
 
 export interface Report {
   version: string;
-  fit: {lambda: number; l0Zero: boolean; skipFirst: number};
+  fit: {lambda: number; l0Zero: boolean; skipFirst: number | null}; // skipFirst null: the robust rule leaves out the start
   runs: Run[];
   sweeps: Sweep[];
   skipped: string[]; // sentences about what a folder of runs holds beside them

@@ -1,6 +1,6 @@
 // Small constructors for elements: h('p', {class: 'note'}, 'text').
 
-type Child = Node | string;
+export type Child = Node | string;
 type Attributes = Record<string, string | number | boolean | ((event: Event) => void)>;
 
 export function h<K extends keyof HTMLElementTagNameMap>(
@@ -15,22 +15,36 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-export function section(id: string, heading: string, about: string, ...children: Child[]): HTMLElement {
-  return h('section', {id, 'aria-labelledby': `${id}-heading`},
+export function svg(tag: string, attributes: Record<string, string>, ...children: SVGElement[]): SVGElement {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag) as SVGElement;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** Hidden until there is data for it. */
+export function section(id: string, heading: string, about: Child, ...children: Child[]): HTMLElement {
+  return h('section', {id, hidden: true, 'aria-labelledby': `${id}-heading`},
     h('h2', {id: `${id}-heading`}, heading), h('p', {class: 'about'}, about), ...children);
 }
 
 /** A labelled drop-down; options are [value, text]. */
-export function select(label: string, options: [string, string][], changed: (value: string) => void): HTMLLabelElement {
+export function select(label: string, options: [string, string][], changed: (value: string) => void,
+  chosen = ''): HTMLLabelElement {
   const list = h('select', {change: () => changed(list.value)},
-    ...options.map(([value, text]) => h('option', {value}, text)));
-  return h('label', {}, `${label} `, list);
+    ...options.map(([value, text]) => h('option', {value, selected: value === chosen}, text)));
+  return h('label', {}, label, list);
 }
 
-/** A drop-down of runs; empty when there is only one. */
-export function selectRun(runs: {name: string}[], changed: (index: number) => void): HTMLElement[] {
-  if (runs.length < 2) return [];
-  return [select('run', runs.map((run, i) => [String(i), run.name]), (value) => changed(Number(value)))];
+/** A labelled slider that shows its value. */
+export function slider(label: string, least: number, most: number, step: number,
+  changed: (value: number) => void): HTMLLabelElement {
+  const value = h('output', {}, String(least));
+  const input = h('input', {type: 'range', min: least, max: most, step, value: least, input: () => {
+    value.textContent = input.value;
+    changed(Number(input.value));
+  }});
+  return h('label', {}, label, input, value);
 }
 
 export function table(headings: string[], rows: Child[][]): HTMLElement {
@@ -43,5 +57,5 @@ export function table(headings: string[], rows: Child[][]): HTMLElement {
 
 // Text is aligned left, numbers right.
 function isText(cell: Child): boolean {
-  return typeof cell === 'string' && /^[^\d–-]/.test(cell);
+  return typeof cell === 'string' ? /^[^\d–-]/.test(cell) : (cell as Element).matches('.group, .doubt');
 }

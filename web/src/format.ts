@@ -17,6 +17,28 @@ export function short(value: number): string {
   return number(value);
 }
 
+/** A step or another position on an x axis, in full. */
+export function exact(value: number): string {
+  return Number.isSafeInteger(value) ? value.toLocaleString('en') : number(value, 6);
+}
+
+/** Losses of a table: as many decimals each, so that they stand under one another. */
+export function decimals(value: Value | undefined, count = 4): string {
+  if (value === null || value === undefined) return '–';
+  return Math.abs(value) < 1e4 && Math.abs(value) >= 10 ** -count ? value.toFixed(count) : number(value, count + 1);
+}
+
+/** 45 s, 12 min, 3 h 20 min. */
+export function duration(seconds: Value | undefined): string {
+  if (seconds === null || seconds === undefined) return '–';
+  if (seconds < 10) return `${Number(seconds.toPrecision(2))} s`;
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 100) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
 export function percent(share: number): string {
   return `${Math.round(100 * share)} %`;
 }

@@ -1,21 +1,24 @@
 // One layer in a dialog: Lhat[k] and L0 + L1 |g|* over the steps and against |g|*, for all runs side by side.
-import {drawChart, removeChart} from './chart.ts';
+import {drawChart} from './chart.ts';
 import {estimate, fitted, title, type Layer, type Report, type Run} from './data.ts';
+import {clearDialog, dialogHeader, makeDialog} from './dialog.ts';
 import {h} from './element.ts';
 import {extent, number, percent} from './format.ts';
-import {runColor} from './palette.ts';
-import {color} from './theme.ts';
+import {lineSample} from './legend.ts';
+import {runColor, runDash} from './palette.ts';
+import {wordList} from './words.ts';
 
-function heading(run: Run, layer: Layer): string {
-  const fit = layer.fit;
-  if (!fit) return `${run.name}: not fitted, ${layer.unfitted}`;
-  return `${run.name}: L0 ${number(fit.L0)}, L1 ${number(fit.L1)}, relative MSE ${number(fit.mseRel, 3)}`;
+function heading(run: Run, layer: Layer, index: number): HTMLElement {
+  return h('h3', {}, lineSample(runColor(index), runDash(index)), `${run.name} `,
+    layer.fit ? h('span', {class: layer.fit.doubt ? 'doubtful' : ''}, `L0 ${number(layer.fit.L0)}, L1 ${number(layer.fit.L1)}, ` +
+      `relative error (MSE) ${number(layer.fit.mseRel, 3)}`) : `not fitted: ${layer.unfitted}`);
 }
 
 function details(layer: Layer): string {
   const parts = [layer.norm && `norm ${layer.norm}`, layer.dualMethod && `dual ${layer.dualMethod}`,
     `${layer.step.length} samples`];
   if (layer.fit) parts.push(`${percent(layer.fit.violations)} above the line`);
+  if (layer.fit?.leftOut) parts.push(`the fit leaves out ${layer.fit.leftOut} samples at the start`);
   if (layer.unmoved) parts.push(`${layer.unmoved} left out: the layer had not moved`);
   return parts.filter(Boolean).join(' · ');
 }
@@ -23,36 +26,27 @@ function details(layer: Layer): string {
 function drawRun(panel: HTMLElement, run: Run, layer: Layer, index: number): void {
   const over = h('div');
   const against = h('div');
-  panel.append(h('h3', {}, heading(run, layer)), h('p', {class: 'about'}, details(layer)), over, against);
-  const stroke = runColor(index);
+  panel.append(heading(run, layer, index), h('p', {class: 'about'}, details(layer)),
+    ...(layer.fit?.doubt ? [h('p', {class: 'note doubt'}, layer.fit.doubt)] : []), over, against);
+  const lhat = {label: 'Lhat', y: layer.smoothness, color: runColor(index), style: 'dots' as const};
+  const line = {label: 'L0 + L1 |g|*', color: 'var(--fit)'};
   // The fitted line from the smallest to the largest gradient.
   const ends = (layer.fit && extent(layer.gradient)) ?? [];
-  drawChart(over, [
-    {label: 'Lhat', x: layer.step, y: layer.smoothness, color: stroke, style: 'dots'},
-    {label: 'L0 + L1 |g|*', x: layer.step, y: fitted(layer), color: color('fit')},
-  ], {id: `layer-${index}-steps`, xLabel: 'steps', yLabel: 'Lhat', height: 260});
-  drawChart(against, [
-    {label: 'Lhat', x: layer.gradient, y: layer.smoothness, color: stroke, style: 'dots'},
-    {label: 'L0 + L1 |g|*', x: ends, y: ends.map((g) => estimate(layer.fit!, g)), color: color('fit')},
-  ], {id: `layer-${index}-gradient`, xLabel: '|g|*', yLabel: 'Lhat', height: 220});
+  drawChart(over, [{...lhat, x: layer.step}, {...line, x: layer.step, y: fitted(layer)}],
+    {id: `layer-${index}-steps`, name: `${run.name}, ${layer.name}`, xLabel: 'steps', yLabel: 'Lhat', height: 260});
+  drawChart(against, [{...lhat, x: layer.gradient}, {...line, x: ends, y: ends.map((g) => estimate(layer.fit!, g))}],
+    {id: `layer-${index}-gradient`, name: `${run.name}, ${layer.name}`, xLabel: '|g|*', yLabel: 'Lhat', height: 220});
 }
 
 export class LayerView {
-  readonly dialog = h('dialog', {id: 'layer', 'aria-labelledby': 'layer-title'});
+  readonly dialog = makeDialog('layer');
+  report!: Report; // a newer one may replace it; an open dialog keeps its data
   private names: string[] = [];
-
-  /** `report` may be replaced by a newer one; an open dialog keeps its data. */
-  constructor(public report: Report) {
-    this.dialog.addEventListener('click', (event) => {
-      if (event.target === this.dialog) this.dialog.close();
-    });
-    this.dialog.addEventListener('close', () => this.clear());
-  }
 
   /** Shows the layer; the buttons step through `names`, the order of the grid. */
   open(name: string, names: string[]): void {
     this.names = names;
-    this.clear();
+    clearDialog(this.dialog);
     const at = names.indexOf(name);
     const found = this.report.runs.flatMap((run, index) => {
       const layer = run.layers.find((one) => one.name === name);
@@ -65,21 +59,13 @@ export class LayerView {
       click: () => this.open(this.names[at + by], this.names),
     }, text);
     const panels = h('div', {class: 'panels'});
-    this.dialog.append(
-      h('header', {}, h('h2', {id: 'layer-title'}, full), step(-1, '←', 'Previous layer'),
-        step(1, '→', 'Next layer'),
-        h('button', {type: 'button', 'aria-label': 'Close', click: () => this.dialog.close()}, '✕')),
-      panels);
+    this.dialog.append(dialogHeader(this.dialog, full, step(-1, '←', 'Previous layer'), step(1, '→', 'Next layer')),
+      wordList('Lhat', '|g|*', 'relative error', 'above'), panels);
     if (!this.dialog.open) this.dialog.showModal();
     for (const {run, index, layer} of found) {
       const panel = h('div');
       panels.append(panel);
       drawRun(panel, run, layer, index);
     }
-  }
-
-  private clear(): void {
-    for (const chart of this.dialog.querySelectorAll('.chart')) removeChart(chart.parentElement!);
-    this.dialog.replaceChildren();
   }
 }

@@ -1,76 +1,74 @@
-// Training and validation loss of all runs.
-import {drawChart, type Series} from './chart.ts';
+// Training and validation loss of the shown runs.
+import {drawChart} from './chart.ts';
+import type {Series} from './chart_style.ts';
 import type {Curve, Report, Run} from './data.ts';
-import {h, section, select, table} from './element.ts';
-import {extent, number, short} from './format.ts';
-import type {Section} from './section.ts';
+import {h, section, select, slider} from './element.ts';
+import {makePlace, whenNear} from './lazy.ts';
 import {runColor, runDash} from './palette.ts';
+import type {Section} from './section.ts';
+import {isShown, noRunText, onSelection} from './selection.ts';
+import {smoothed} from './smoothing.ts';
 
 type Axis = 'step' | 'tokens' | 'seconds';
 
 const kAxes: [Axis, string][] = [['step', 'steps'], ['tokens', 'tokens'], ['seconds', 'seconds']];
+const kFewRuns = 10; // only so many keep their raw line behind the smoothed one
+const kHeight = 400;
 
 function hasAxis(curve: Curve, axis: Axis): boolean {
   return curve[axis].some((x) => x !== null && x > 0);
 }
 
-function logged(report: Report): Run[] {
-  return report.runs.filter((run) => run.log.loss.step.length > 0);
+/** The lines of one run, whose colour has the number `index`. */
+export function lossSeries(run: Run, index: number, axis: Axis, smoothing: number, raw: boolean): Series[] {
+  const look = {label: run.name, run: run.name, color: runColor(index), dash: runDash(index)};
+  const {loss, val} = run.log;
+  const series: Series[] = [];
+  if (loss.value.some((value) => value !== null) && hasAxis(loss, axis)) {
+    const x = loss[axis];
+    if (smoothing > 0 && raw) series.push({...look, x, y: loss.value, style: 'raw'});
+    series.push({...look, kind: 'training', x, y: smoothed(loss.step, loss.value, smoothing), style: 'faint'});
+  }
+  if (val.value.length && hasAxis(val, axis)) {
+    series.push({...look, kind: 'validation', x: val[axis], y: val.value, style: 'marked'});
+  }
+  return series;
 }
 
-function lossTable(runs: Run[]): HTMLElement {
-  const rows = runs.map(({name, log: {loss, val}}) => [name, short(loss.step.at(-1) ?? 0), number(loss.value.at(-1)),
-    number(val.value.at(-1)), number(extent(val.value)?.[0]), number(loss.seconds.at(-1))]);
-  return table(['run', 'steps', 'training, last', 'validation, last', 'validation, least', 'seconds'], rows);
-}
+// A run that failed at once has a log without a known loss.
+const hasLog = (run: Run) => run.log.loss.step.length > 0;
 
-export function lossSection(first: Report): Section | null {
-  let report = first;
-  const runs = logged(first);
-  if (runs.length === 0) return null;
-  const shown = new Set(runs.map((run) => run.name));
+export function lossSection(): Section {
+  let report: Report | null = null;
   let axis: Axis = 'step';
   let logY = false;
-  const place = h('div');
-  const numbers = h('div');
-  const draw = () => {
-    const series: Series[] = [];
-    for (const run of logged(report)) {
-      if (!shown.has(run.name)) continue;
-      const index = report.runs.indexOf(run);
-      const look = {color: runColor(index), dash: runDash(index)};
-      const {loss, val} = run.log;
-      if (loss.value.some((value) => value !== null) && hasAxis(loss, axis)) {
-        series.push({label: `${run.name}, training`, x: loss[axis], y: loss.value, ...look, style: 'faint'});
-      }
-      if (val.value.length && hasAxis(val, axis)) {
-        series.push({label: `${run.name}, validation`, x: val[axis], y: val.value, ...look});
-      }
-    }
-    const label = kAxes.find(([key]) => key === axis)![1];
-    drawChart(place, series, {id: 'loss', xLabel: label, yLabel: 'loss', logY, height: 380});
-    numbers.replaceChildren(lossTable(logged(report)));
-  };
-  const picks = runs.map((run) => {
-    const box = h('input', {type: 'checkbox', checked: true, change: () => {
-      if (box.checked) shown.add(run.name);
-      else shown.delete(run.name);
-      draw();
-    }});
-    const swatch = h('span', {class: 'swatch'});
-    swatch.style.background = runColor(report.runs.indexOf(run));
-    return h('label', {}, box, swatch, run.name);
+  let smoothing = 0;
+  const place = makePlace('loss', kHeight);
+  const draw = () => whenNear(place, () => {
+    const shown = report!.runs.flatMap((run, index) => (isShown(run) && hasLog(run) ? [{run, index}] : []));
+    const series = shown.flatMap(({run, index}) => lossSeries(run, index, axis, smoothing, shown.length <= kFewRuns));
+    const [, xLabel] = kAxes.find(([key]) => key === axis)!;
+    drawChart(place, series, {id: 'loss', name: 'Loss', xLabel, yLabel: 'loss', logY, height: kHeight,
+      empty: shown.length === 0 ? noRunText() : 'No loss is known: the status in the table of runs says why.'});
   });
-  const axes = kAxes.filter(([key]) => runs.some((run) => hasAxis(run.log.loss, key)));
-  const controls = h('div', {class: 'controls'},
-    select('over', axes, (value) => { axis = value as Axis; draw(); }),
+  const over = h('span');
+  let offered = '';
+  // Which axes there are may change while a run is watched.
+  const offerAxes = () => {
+    const axes = kAxes.filter(([key]) => key === 'step' || report!.runs.some((run) => hasAxis(run.log.loss, key)));
+    if (axes.join() === offered) return;
+    offered = axes.join();
+    over.replaceChildren(select('over', axes, (value) => { axis = value as Axis; draw(); }, axis));
+  };
+  const controls = h('div', {class: 'controls'}, over,
     select('scale', [['linear', 'linear'], ['log', 'log']], (value) => { logY = value === 'log'; draw(); }),
-    ...(runs.length > 1 ? picks : []));
-  queueMicrotask(draw);
-  const element = section('loss', 'Loss', 'Training (thin) and validation loss. Drag to zoom, double-click to ' +
-    'reset.', controls, place, numbers);
+    slider('smoothing of training', 0, 0.99, 0.01, (value) => { smoothing = value; draw(); }));
+  onSelection(draw);
+  const element = section('loss', 'Loss', 'Drag to zoom, double-click to see everything again.', controls, place);
   return {element, update: (newer) => {
     report = newer;
+    element.hidden = !newer.runs.some(hasLog);
+    offerAxes();
     draw();
   }};
 }

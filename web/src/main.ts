@@ -1,56 +1,63 @@
 // The page: its sections in order, without those that have no data.
 import {aboutSection} from './about.ts';
 import {blocksSection} from './blocks.ts';
-import {removeChart} from './chart.ts';
-import {historySection} from './history.ts';
 import {readReport, type Report} from './data.ts';
 import {h} from './element.ts';
+import {historySection} from './history.ts';
 import {layersSection} from './layers.ts';
 import {follow} from './live.ts';
 import {lossSection} from './loss.ts';
 import {normsSection} from './norms.ts';
 import {radiiSection} from './radii.ts';
-import {makeSection, type Section, type SectionMaker} from './section.ts';
+import {runsSection} from './runs.ts';
+import {settingsSection} from './settings.ts';
 import {sweepSection} from './sweep.ts';
 import {themeButton} from './theme.ts';
 
-const kMakers: SectionMaker[] = [lossSection, layersSection, blocksSection, normsSection, radiiSection, historySection,
-  sweepSection, aboutSection];
+const sections = [runsSection(), sweepSection(), lossSection(), settingsSection(), layersSection(), blocksSection(), normsSection(),
+  radiiSection(), historySection(), aboutSection()];
 
 const heading = h('h1');
 const nav = h('nav', {'aria-label': 'Sections'});
 const live = h('output', {id: 'live', 'aria-live': 'polite'});
-const main = h('main');
+const main = h('main', {}, ...sections.map(({element}) => element));
 const footer = h('footer');
 
-let sections: Section[] = [];
-let shape = '';
+const kNamesInTitle = 3;
 
-// The sections and their controls depend on these parts of a report only.
-function shapeOf({runs, sweeps}: Report): string {
-  return JSON.stringify([runs.map((run) => [run.name, run.log.loss.step.length > 0, run.log.val.step.length > 0,
-    run.layers.map((layer) => layer.name), run.radii.length, run.histories.length]), sweeps.length]);
+/** The names of a few runs and sweeps, or how many there are. */
+function titleOf({runs, sweeps}: Report): string {
+  const all = [...runs, ...sweeps];
+  if (all.length <= kNamesInTitle) return all.map((one) => one.name).join(', ');
+  const counts = [[runs.length, 'run'], [sweeps.length, 'sweep']] as const;
+  return counts.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}${count === 1 ? '' : 's'}`).join(', ');
 }
 
-function build(report: Report): void {
-  for (const chart of main.querySelectorAll('.chart')) removeChart(chart.parentElement!);
-  sections = kMakers.map((make) => makeSection(make, report)).filter((section) => section !== null);
-  main.replaceChildren(...sections.map((section) => section.element));
-  const names = [...report.runs, ...report.sweeps].map((one) => one.name).join(', ');
-  document.title = `${names} – Gluon report`;
-  heading.textContent = names;
-  nav.replaceChildren(...sections.map(({element}) =>
-    h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
-  const fit = `Fits: lambda ${report.fit.lambda}${report.fit.l0Zero ? ', L0 = 0' : ''}` +
-    `${report.fit.skipFirst ? `, without the first ${report.fit.skipFirst} samples` : ''}`;
-  footer.textContent = `Written by gluon ${report.version}. ${fit}.`;
+function fitWords({lambda, l0Zero, skipFirst}: Report['fit']): string {
+  const start = skipFirst === null ? ', outliers at the start left out' : skipFirst > 0 ? `, without the first ${skipFirst} samples` : '';
+  return `Fits: lambda ${lambda}${l0Zero ? ', L0 = 0' : ''}${start}.`;
+}
+
+// Until the program writes them.
+function fill(report: Report): void {
+  for (const run of [...report.runs, ...report.sweeps.flatMap((sweep) => sweep.cells.flatMap((cell) => cell.run ?? []))]) {
+    for (const layer of run.layers) if (layer.fit) layer.fit = Object.assign({leftOut: 0, doubt: ''}, layer.fit);
+    for (const radius of run.radii) radius.doubt ??= '';
+  }
 }
 
 function show(report: Report): void {
-  const next = shapeOf(report);
-  if (next === shape) sections.forEach((section) => section.update(report));
-  else build(report);
-  shape = next;
+  fill(report);
+  const title = titleOf(report);
+  document.title = `${title} – Gluon report`;
+  heading.textContent = title;
+  heading.title = title;
+  for (const section of sections) section.update(report);
+  const shown = sections.filter(({element}) => !element.hidden).map(({element}) => element);
+  if (nav.childElementCount !== shown.length) {
+    nav.replaceChildren(...shown.map((element) => h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
+  }
+  footer.textContent = `Written by gluon ${report.version}. ${fitWords(report.fit)}`;
 }
 
 const embedded = readReport();

@@ -1,22 +1,21 @@
-// A section of the page: built once, so that the reader's choices stay, and redrawn with newer data.
+// A section of the page: built once, so that the reader's choices stay, and shown anew with newer data.
 import type {Report} from './data.ts';
+import {section, type Child} from './element.ts';
 
 export interface Section {
-  element: HTMLElement;
+  element: HTMLElement; // hidden when the report has no data for it
   update(report: Report): void;
 }
 
-/** Makes a section, or nothing when the report has no data for it. An element alone is rebuilt for every report. */
-export type SectionMaker = (report: Report) => Section | HTMLElement | null;
-
-export function makeSection(make: SectionMaker, first: Report): Section | null {
-  const made = make(first);
-  if (!(made instanceof HTMLElement)) return made;
-  const section = {element: made, update(report: Report) {
-    const next = make(report);
-    if (!(next instanceof HTMLElement)) return;
-    section.element.replaceWith(next);
-    section.element = next;
+/** A section without choices of the reader: its content is made of every report; null hides it. */
+export function plainSection(id: string, heading: string, about: Child,
+  content: (report: Report) => Child[] | null): Section {
+  const element = section(id, heading, about);
+  const first = element.childElementCount;
+  return {element, update: (report) => {
+    const made = content(report);
+    element.hidden = made === null;
+    while (element.childElementCount > first) element.lastElementChild!.remove();
+    element.append(...(made ?? []));
   }};
-  return section;
 }

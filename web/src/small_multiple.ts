@@ -1,16 +1,11 @@
 // A small chart of Lhat and L0 + L1 |g|* of one layer, as SVG: fast enough for hundreds on a page.
+import {fenceOf} from './chart_range.ts';
 import {fitted, type Layer, type Value} from './data.ts';
+import {svg} from './element.ts';
 import {extent} from './format.ts';
 
 const kWidth = 200;
 const kHeight = 72;
-
-function svg(tag: string, attributes: Record<string, string>, ...children: SVGElement[]): SVGElement {
-  const element = document.createElementNS('http://www.w3.org/2000/svg', tag) as SVGElement;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 function path(steps: number[], values: Value[], xs: [number, number], ys: [number, number], name: string): SVGElement {
   const sx = kWidth / (xs[1] - xs[0] || 1);
@@ -32,7 +27,8 @@ export function smallMultiple(layer: Layer, color: string): SVGElement {
   const line = fitted(layer);
   const xs = extent(layer.step) ?? [0, 1];
   const [low, high] = extent([...layer.smoothness, ...line]) ?? [0, 1];
-  const ys: [number, number] = [Math.min(low, 0), high];
+  // Outliers leave the chart at its top.
+  const ys: [number, number] = [Math.min(low, 0), fenceOf([layer.smoothness], false)?.high ?? high];
   const measured = path(layer.step, layer.smoothness, xs, ys, 'measured');
   measured.style.stroke = color;
   return svg('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true'},

@@ -80,7 +80,7 @@ export async function test(name, address, run, view = {width: 1440, height: 900}
   try {
     const start = performance.now();
     await page.goto(address);
-    await page.waitForSelector('[data-chart]');
+    await page.waitForSelector('section:not([hidden])');
     await run(page, performance.now() - start, complaints);
     assert.deepEqual(complaints, []);
     ++passed;
@@ -91,14 +91,26 @@ export async function test(name, address, run, view = {width: 1440, height: 900}
   await page.close();
 }
 
-/** The columns of a chart: its x, then each series. */
-export const columns = (page, chart) =>
-  page.evaluate((id) => globalThis.gluonCharts[id].data.map((column) => [...column]), chart);
+/** Scrolls to a chart: it is drawn when it is near the window. */
+export async function seen(page, chart) {
+  const place = page.locator(`[data-place="${chart}"]`);
+  if (await place.count()) await place.scrollIntoViewIfNeeded();
+  await page.waitForFunction((id) => id in globalThis.gluonCharts, chart);
+}
 
-export const xRange = (page, chart) => page.evaluate((id) => {
-  const {min, max} = globalThis.gluonCharts[id].scales.x;
-  return [min, max];
-}, chart);
+/** The columns of a chart: its x, then each series. */
+export async function columns(page, chart) {
+  await seen(page, chart);
+  return page.evaluate((id) => globalThis.gluonCharts[id].data.map((column) => [...column]), chart);
+}
+
+export async function xRange(page, chart) {
+  await seen(page, chart);
+  return page.evaluate((id) => {
+    const {min, max} = globalThis.gluonCharts[id].scales.x;
+    return [min, max];
+  }, chart);
+}
 
 /** Runs the tests; the exit status is 1 when one has failed. */
 export async function main(tests) {

@@ -23,8 +23,10 @@ main(async () => {
   const run = writeRun('live', 20);
   const {server, address} = await watch(run);
   const ended = new Promise((resolve) => server.once('exit', resolve));
-  const losses = (page, steps) =>
-    page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
+  const losses = async (page, steps) => {
+    await page.locator('[data-place=loss]').scrollIntoViewIfNeeded(); // newer data draws what is near the window
+    await page.waitForFunction((wanted) => globalThis.gluonCharts.loss?.data[0].length === wanted, steps);
+  };
   try {
     await test('a page grows with its run and keeps zoom and filter', address, async (page, _, complaints) => {
       await losses(page, 20);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, folder, gradient, main, makePage, program, sharedData, test, writeLog, writeRun, writeSamples, xRange}
+import {columns, folder, gradient, main, makePage, program, seen, sharedData, test, writeLog, writeRun, writeSamples, xRange}
   from './harness.mjs';
 
 const cardNames = (page) => page.locator('.card').evaluateAll((cards) => cards.map((card) => card.dataset.layer));
@@ -33,7 +33,7 @@ main(async () => {
     assert.deepEqual(step, count(20, (k) => k * 50));
     assert.deepEqual(lhat, count(20, (k) => 2 * gradient(k, 1)));
     near(line, lhat);
-    assert.match(await page.locator('dialog h3').innerText(), /L0 0, L1 2, relative MSE/);
+    assert.match(await page.locator('dialog h3').innerText(), /L0 0, L1 2, relative error/);
     await page.keyboard.press('Escape');
     assert.equal(await page.locator('dialog[open]').count(), 0);
   });
@@ -80,7 +80,7 @@ main(async () => {
     await page.fill('#filter', 't3');
     assert.deepEqual(await cardNames(page), ['blocks.0.t3.weight', 'blocks.1.t3.weight']);
     await page.fill('#filter', '');
-    await page.selectOption('#layers select', 'L1');
+    await page.locator('#layers').getByLabel('sort by').selectOption('L1');
     assert.equal((await cardNames(page))[0], 'blocks.1.t3.weight');
   });
   await test('zoom by keys and by dragging', small, async (page) => {
@@ -103,9 +103,10 @@ main(async () => {
     assert.deepEqual(await xRange(page, 'blocks'), before);
   });
   await test('the pointer shows values', small, async (page) => {
+    await seen(page, 'blocks');
     await page.locator('[data-chart=blocks] .u-over').hover({position: {x: 3, y: 40}});
-    // The first sample of t0: 1 in block 0, 5 x 5 in block 1.
-    assert.deepEqual(await page.locator('[data-chart=blocks] .u-value').allInnerTexts(), ['0', '1', '25']);
+    // The first sample of t0: 1 in block 0, 5 x 5 in block 1, which is nearer to the pointer.
+    assert.equal(await page.locator('[data-chart=blocks] .readout').innerText(), 'step 0\n\tB.1\t25\t\n\n\tB.0\t1\t');
   });
   await test('dark and light', small, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -124,7 +125,7 @@ main(async () => {
 
   await test('several runs side by side', makePage('two', run, writeRun('other', 20)), async (page) => {
     assert.equal((await columns(page, 'loss')).length, 5);
-    await page.locator('#loss input[type=checkbox]').first().uncheck();
+    await page.locator('#runs .toggle').first().click();
     assert.equal((await columns(page, 'loss')).length, 3);
     assert.equal(await page.locator('#norms tbody tr').count(), 2);
     await page.locator('.card').first().click();
