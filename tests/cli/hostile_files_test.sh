@@ -1,25 +1,10 @@
 #!/usr/bin/env bash
 # Files that are hostile, damaged, or change while the program reads them: one sentence, the right exit code, and
 # nothing for the terminal to obey.
-set -u
-program=$1
-failed=0
-passed=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$(dirname "$0")/checks.sh"
 
-# check WHAT CONDITION...: counts the condition, and shows the last output where it fails.
-check() {
-  local what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s: %s\n  exit %s and:\n%s\n' "$what" "$*" "$status" "$output"
-  fi
-}
+show_output() { printf '  exit %s and:\n%s\n' "$status" "$output"; }
 run() {
   output=$("$program" "$@" 2>&1)
   status=$?
@@ -128,5 +113,4 @@ while [ "$(wc -l <replaced/log.csv)" -le $((before + 40)) ] && kill -0 $! 2>/dev
 check "a shard that is replaced" kill -INT $!
 wait $!
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+all_passed

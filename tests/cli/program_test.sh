@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # The program as people call it: exit codes, messages, JSON.
-set -u
-program=$1
-failed=0
-passed=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$(dirname "$0")/checks.sh"
 
 # expect CODE TEXT ARGUMENTS...: the exit code, and a text somewhere in the output; with code 2 it is one line.
 expect() {
@@ -65,7 +60,7 @@ expect 0 "finished after 3 steps" train --resume --out "$work/run"
 expect 2 "belongs to another run: its geometry is" train --resume --out "$work/run" --radius hidden=0.1
 expect 2 "another run: its heads is '2', this run has '4'" train --resume --out "$work/run" --heads 4
 expect 0 "finished after 4 steps" train --resume --out "$work/run" --steps 4
-grep -q '^steps=4$' "$work/run/config.toml" || { echo "FAILED: config.toml keeps the old steps"; failed=$((failed + 1)); }
+check "config.toml keeps the old steps" grep -q '^steps=4$' "$work/run/config.toml"
 expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
@@ -83,11 +78,11 @@ expect 0 "[1/1]" sweep "${small[@]}" --data "$odd" --radius hidden=0.1 --out "$w
 expect 0 "validation loss" report "$work/odd" --text
 seq 3000 >$'not\xfftext'
 expect 2 "--data: expected text in UTF-8" train "${small[@]}" --data $'not\xfftext' --out "$work/odd4"
-[ ! -e "$work/odd4" ] || { echo "FAILED: a refused run left a folder"; failed=$((failed + 1)); }
+check "a refused run left a folder" [ ! -e "$work/odd4" ]
 mkdir "$work/mine"
 echo precious >"$work/mine/facts.json"
 expect 2 "holds a facts.json that a run would overwrite" train "${small[@]}" --out "$work/mine"
-[ "$(cat "$work/mine/facts.json")" = precious ] || { echo "FAILED: a foreign file was changed"; failed=$((failed + 1)); }
+check "a foreign file was changed" [ "$(cat "$work/mine/facts.json")" = precious ]
 
 # Smoothness: record, fit, tune, train with the tuned config, sweep.
 expect 0 "gluon fit $work/recorded" train "${shape[@]}" --steps 8 --smoothness-every 2 --out "$work/recorded"
@@ -106,7 +101,7 @@ expect 2 "must not be the config of a run" tune "$work/recorded" --out "$work/re
 cp "$work/recorded/config.toml" "$work/before.toml"
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-mode consecutive
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-geometry normalized_descent
-cmp "$work/before.toml" "$work/recorded/config.toml" || { echo "FAILED: a refused resume changed config.toml"; failed=$((failed + 1)); }
+check "a refused resume changed config.toml" cmp "$work/before.toml" "$work/recorded/config.toml"
 expect 2 "excludes" train --resume --out "$work/recorded" --config "$work/before.toml"
 expect 2 "--seed: must be in 0..18446744073709551615, got -1" train "${small[@]}" --seed -1
 expect 2 "--seed: must be in 0..18446744073709551615, got 99999999999999999999" train "${small[@]}" --seed 99999999999999999999
@@ -128,7 +123,7 @@ expect 0 "failed after step 1 of 4: Optimizer: the gradient of layer" report "$w
 expect 0 "finished, step 8 of 8" report "$work/tuned" --text
 expect 2 "after 2 batches left out in a row (--nan-limit)" train "${broken[@]}" --on-nan skip --nan-limit 2 --out "$work/nan2"
 expect 0 "back to step 0 with all radii times 0.5" train "${broken[@]}" --on-nan rollback --out "$work/nan3"
-grep -q '"rollbacks": [1-9]' "$work/nan3/facts.json" || { echo "FAILED: rollbacks are not in facts.json"; failed=$((failed + 1)); }
+check "rollbacks are not in facts.json" grep -q '"rollbacks": [1-9]' "$work/nan3/facts.json"
 expect 0 "finished after 6 steps" train --resume --out "$work/nan3" --steps 6
 
 # Empty values and octal numbers, which CLI11 would read as something else, and flags without an effect.
@@ -150,7 +145,7 @@ program=limited_memory expect 2 "bytes of memory, available are" train --vocabul
 expect 2 "config: /dev/zero has more than 1048576 bytes" train --config /dev/zero
 printf '[%.0s' $(seq 100000) >"$work/nested.toml"
 expect 2 "line 1: expected key=value, got '[[[" train --config "$work/nested.toml"
-[ "$(wc -c <"$work/errors")" -lt 3000 ] || { echo "FAILED: a message quotes a whole file"; failed=$((failed + 1)); }
+check "a message quotes a whole file" [ "$(wc -c <"$work/errors")" -lt 3000 ]
 printf '[a.b]\nsteps=4\n' >"$work/nested.toml"
 expect 2 "line 1: expected key=value, got '[a.b]'" train --config "$work/nested.toml"
 
@@ -173,26 +168,26 @@ expect 0 "not fitted" report "$work/recorded" --text --skip-first 3
 expect 0 "figures to $work/figures" report "$work/recorded" "$work/sweep" --figures "$work/figures"
 [ -s "$work/figures/loss.svg" ] && [ -s "$work/figures/sweep-sweep.csv" ] || { echo "FAILED: figures are missing"; failed=$((failed + 1)); }
 expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$work/report.json"
-[ ! -e "$work/report.json" ] || { echo "FAILED: a refused report was written"; failed=$((failed + 1)); }
+check "a refused report was written" [ ! -e "$work/report.json" ]
 mkdir -p "$work/folder/empty"
 expect 2 "folder holds neither a run (config.toml) nor a sweep (sweep.csv), and no folder in it does" report "$work/folder" --text
 cp -r "$work/recorded" "$work/sweep" "$work/folder/"
 expect 0 "skipped: $work/folder/empty holds neither a run" report "$work/folder" --text
 expect 0 "  best" report "$work/folder" --text
 expect 0 "wrote 1 run to $work/board" report "$work/recorded" --tensorboard "$work/board"
-[ -s "$work/board/recorded/events.out.tfevents.gluon" ] || { echo "FAILED: events are missing"; failed=$((failed + 1)); }
+check "events are missing" [ -s "$work/board/recorded/events.out.tfevents.gluon" ]
 expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --tensorboard --out "$work/events"
 before=$(wc -c <"$work/events/events.out.tfevents.gluon")
 expect 0 "finished after 4 steps" train --resume --out "$work/events" --steps 4
 after=$(wc -c <"$work/events/events.out.tfevents.gluon")
-[ "$after" -gt "$before" ] || { echo "FAILED: a resumed run left its events behind"; failed=$((failed + 1)); }
+check "a resumed run left its events behind" [ "$after" -gt "$before" ]
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
 expect 2 "--json must not overwrite a run's facts.json" report "$work/run" --json "$work/run/facts.json"
 expect 2 "folder $work/none does not exist" report "$work/run" --json "$work/none/report.json"
 expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.html"
 expect 2 "runs is required" report
 expect 0 "" report "$work/recorded" --json "$work/report.json"
-grep -q '"routing":' "$work/report.json" || { echo "FAILED: the report has no routing"; failed=$((failed + 1)); }
+check "the report has no routing" grep -q '"routing":' "$work/report.json"
 expect 2 "--token must have at least 16 characters, got 3" watch "$work/recorded" --host 0.0.0.0 --token abc
 expect 2 "--port" watch "$work/recorded" --port http
 expect 2 "runs is required" watch
@@ -201,7 +196,7 @@ if page=$("$program" report "$work/recorded" --out "$work/report.html" 2>&1); th
   expect 0 "1 run, " report "$work/recorded" --out "$work/report.html"
   expect 2 "--out must end in .html" report "$work/recorded" --out "$work/recorded/log.csv"
   expect 0 "report            $work/shown/report.html" train "${small[@]}" --report --out "$work/shown"
-  grep -q '"routing":' "$work/shown/report.html" || { echo "FAILED: train --report wrote no page"; failed=$((failed + 1)); }
+  check "train --report wrote no page" grep -q '"routing":' "$work/shown/report.html"
   expect 2 "watch: $work/missing/run does not exist, nor does $work/missing" watch "$work/missing/run"
 else
   expect 2 "built without the page's charting library" train "${small[@]}" --report --out "$work/shown"
@@ -223,7 +218,7 @@ expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/full"
 before=$(cat "$work/full/checkpoint/latest")
 limited() { (ulimit -f 16; "$gluon" "$@"); }
 program=limited expect 2 "cannot write" train --resume --out "$work/full" --steps 8
-[ "$(cat "$work/full/checkpoint/latest")" = "$before" ] || { echo "FAILED: full disk: another checkpoint"; failed=$((failed + 1)); }
+check "full disk: another checkpoint" [ "$(cat "$work/full/checkpoint/latest")" = "$before" ]
 expect 0 "validation loss" eval "$work/full"
 expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
 
@@ -255,7 +250,7 @@ kill -TERM $long
 for _ in $(seq 300); do kill -0 $long 2>/dev/null || break; sleep 0.1; done
 kill -KILL $long 2>/dev/null
 wait $long
-[ $? -eq 143 ] || { echo "FAILED: two signals did not end a step"; failed=$((failed + 1)); }
+check "two signals did not end a step" [ $? -eq 143 ]
 
 # A run that is stopped saves and says so in its exit code.
 logged() { { wc -l <"$work/stopped/log.csv"; } 2>/dev/null || echo 0; }
@@ -272,6 +267,19 @@ for signal in HUP=129 INT=130 TERM=143; do
     { echo "FAILED: stopped by ${signal%=*}: $(tail -n 1 "$work/said")"; failed=$((failed + 1)); }
   stopped=(--resume --out "$work/stopped")
 done
+
+# Under nohup, which ignores SIGHUP, the end of a terminal does not end a run.
+(trap '' HUP && exec "$program" train "${shape[@]}" --steps 1000000 --out "$work/kept") >"$work/said" 2>&1 &
+kept=$!
+rows() { { wc -l <"$work/kept/log.csv"; } 2>/dev/null || echo 0; }
+for _ in $(seq 600); do [ "$(rows)" -gt 2 ] && break; sleep 0.1; done
+kill -HUP $kept
+before=$(rows)
+for _ in $(seq 600); do [ "$(rows)" -gt $((before + 2)) ] && break; sleep 0.1; done
+check "SIGHUP under nohup" [ "$(rows)" -gt $((before + 2)) ]
+kill -TERM $kept
+wait $kept
+check "SIGTERM under nohup" [ $? -eq 143 ]
 
 # A run over all its data at once, on other data.
 seq 300 >"$work/counted.txt"
@@ -366,5 +374,4 @@ expect 2 "none of the 3 layers" fit "$work/smoothness.csv" --skip-first 5
 printf 'step:1 (0) L_estimated: 5 norm_grad: 1\nstep:2 (0) L_estimated: 9 norm_grad: 3\n' >"$work/paper.txt"
 expect 0 "estimator: unknown" fit "$work/paper.txt"
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+all_passed

@@ -1,31 +1,12 @@
 #!/usr/bin/env bash
 # Ranks that die, hang, do not join or do not match: every other rank names them and ends; --resume continues the run.
-set -u
-program=$(realpath "$1")
-work=$(mktemp -d)
-cleanup() {
-  local job
-  for job in $(jobs -p); do kill -KILL "$job" 2>/dev/null; done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-cd "$work" || exit 1
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$(dirname "$0")/checks.sh"
 flags=(--threads 1 --layers 1 --width 32 --heads 2 --seq 32 --batch 6 --save-every 10 --eval-every 1000)
 port=$((20000 + RANDOM % 10000))
 
-# check WHAT COMMAND...: counts whether the command succeeds.
-check() {
-  local what=$1
-  shift
-  if "$@"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    printf 'FAILED: %s\n' "$what"
-    # shellcheck disable=SC2012,SC2046 # file names without spaces
-    tail -n 3 $(ls -t ./*.txt | head -n 3)
-  fi
-}
+# shellcheck disable=SC2012,SC2046 # file names without spaces
+show_output() { tail -n 3 $(ls -t ./*.txt | head -n 3); }
 
 prints() { grep -qF -- "$2" "$1"; }
 prints_once() { [ "$(grep -cF -- "$2" "$1")" -eq 1 ]; }
@@ -118,8 +99,6 @@ rejected() {
   done
 }
 
-failed=0
-passed=0
 # The first runs also show whether this build has Gloo.
 launch whole.txt --steps 400 --ranks 3 --out whole &
 whole=$!
@@ -156,5 +135,4 @@ check "whole: it ends" ended $whole 0 60
 check "resumed: it ends" ended $resumed 0 60
 check "resumed: same bytes as the uninterrupted run" \
   cmp whole/checkpoint/step-00000400.safetensors run/checkpoint/step-00000400.safetensors
-echo "$passed checks passed, $failed failed"
-[ "$failed" -eq 0 ]
+all_passed

@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# Sourced by the tests that call the program: an empty folder to work in, which their end removes together with the jobs
+# that are left, and a count of checks.
+set -u
+# shellcheck disable=SC2034 # the tests call it
+program=$(realpath "$1")
+work=$(mktemp -d)
+passed=0
+failed=0
+clean_up() {
+  local job
+  for job in $(jobs -p); do kill -KILL "$job" 2>/dev/null; done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+cd "$work" || exit 1
+
+show_output() { :; } # what to print after a failed check; tests replace it
+
+# check WHAT COMMAND...: counts whether the command succeeds.
+check() {
+  local what=$1
+  shift
+  if "$@"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: %s: %s\n' "$what" "$*"
+    show_output
+  fi
+}
+
+# The last command of a test.
+all_passed() {
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ]
+}
