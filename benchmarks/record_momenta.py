@@ -27,6 +27,12 @@ def read(path):
     return json.loads(data[8:8 + length]), data[8 + length:]
 
 
+def write(path, header, data):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=pathlib.Path)
@@ -44,9 +50,7 @@ def main():
         pieces.append(data[begin:stop])
         kept["momentum/" + name] = {**entry, "data_offsets": [end, end + stop - begin]}
         end += stop - begin
-    text = json.dumps(kept).encode()
-    text += b" " * (-len(text) % 8)
-    options.out.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(pieces))
+    write(options.out, kept, b"".join(pieces))
     print(f"{options.out}: {len(KEPT)} momenta, {options.out.stat().st_size} bytes")
 
 

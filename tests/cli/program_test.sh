@@ -141,7 +141,9 @@ expect 2 "--rank-timeout has no effect without --ranks" train "${small[@]}" --ra
 expect 2 "bytes of memory, available are" train --layers 16777216 --width 16384
 limited_memory() { (ulimit -v 8000000; "$gluon" "$@"); }
 gluon=$program
-program=limited_memory expect 2 "bytes of memory, available are" train --vocabulary 16777216
+if limited_memory --version >/dev/null 2>&1; then # sanitizers reserve more than that
+  program=limited_memory expect 2 "bytes of memory, available are" train --vocabulary 16777216
+fi
 expect 2 "config: /dev/zero has more than 1048576 bytes" train --config /dev/zero
 printf '[%.0s' $(seq 100000) >"$work/nested.toml"
 expect 2 "line 1: expected key=value, got '[[[" train --config "$work/nested.toml"

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/half_plan.h"
 #include "tests/kernels/orthogonalize_reference.h"
 
 namespace gluon::kernel_check {
@@ -174,8 +175,11 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale, b
     x[i] = float(x[i] * std::pow(double(index + 1), -power) * scale);
   }
   const Vector ours = run_ours(x, count, m, n, steps, half_input);
-  const double rounding = distance(ours, same_polynomials(x, count, m, n, rows_of(steps)), unit);
-  expect(rounding < 4e-3, join(what, rounding, " from the same polynomials in float64"));
+  std::vector<Quintic> rows;
+  for (const kernels::HalfStep& step : kernels::half_plan(rows_of(steps), m, n)) rows.push_back(step.row);
+  const double rounding = distance(ours, same_polynomials(x, count, m, n, rows), unit);
+  // Emulated on the CPU, the Gram form's five steps are up to 5e-3 away.
+  expect(rounding < (steps <= 4 ? 4e-3 : 8e-3), join(what, rounding, " from the same polynomials in float64"));
   if (small) return;
   if (power > 0 && steps <= 4) return;  // four steps leave small singular values behind, in any precision
   const Vector exact = exact_polar(x, count, m, n), in_bf16 = bf16_polar_express(x, count, m, n);

@@ -32,7 +32,10 @@ TEST(WidthFactor, ErrorsQuoteTheRestOfTheExpression) {
 }
 
 TEST(WidthFactor, DeepNestingIsRejected) {
-  EXPECT_EQ(width_factor(std::string(32, '(') + "7" + std::string(32, ')'), {}), 7);
+  std::string nested(32, '(');
+  nested += '7';
+  nested.append(32, ')');
+  EXPECT_EQ(width_factor(nested, {}), 7);
   EXPECT_INPUT_ERROR(width_factor(std::string(1'000'000, '('), {}), "width factor: parentheses deeper than 32");
   std::string roots;
   for (int i = 0; i < 1'000'000; ++i) roots += "sqrt(";

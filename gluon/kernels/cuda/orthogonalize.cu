@@ -5,23 +5,12 @@
 #include <vector>
 
 #include "gluon/kernels/cuda/orthogonalize_input.cuh"
+#include "gluon/kernels/half_plan.h"
 
 namespace gluon::cuda {
 namespace {
 
-// By flops the Gram form wins from aspect 1 on; products of one triangle run at about 0.85 of the rate of full ones,
-// and there are more of them. The CPU's own threshold is in gluon/lmo/orthogonalize/quintic_iteration.h.
-constexpr double kTensorCoreGramAspect = 1.5;
-
-// Rounding Q (as large as the product of a, 30 for the first two steps) moves the polar factor by up to 0.003, against
-// 0.001 to 0.002 in the direct form: less than the error of up to five steps, too much for more steps.
-constexpr int kMaxGramSteps = 5;
-constexpr int kGramSegment = 2;  // steps between restarts
-
-bool in_gram_form(const OrthogonalizeStack& stack, int steps) {
-  const auto [small, large] = std::minmax(stack.rows, stack.columns);
-  return steps <= kMaxGramSteps && large >= kTensorCoreGramAspect * small;
-}
+using kernels::HalfStep;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -56,21 +45,21 @@ class Planner {
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
       : stack_(stack),
         options_(options),
-        steps_(static_cast<int>(options.coefficients.size())),
+        steps_(kernels::half_plan(options.coefficients, stack.rows, stack.columns)),
         arena_(arena),
         plan_(plan),
         side_(std::min(stack.rows, stack.columns)) {}
 
   void run() {
-    const int segment = in_gram_form(stack_, steps_) ? kGramSegment : 1;
-    const int multiplications = (steps_ + segment - 1) / segment;
+    const auto restarts = [](const HalfStep& step) { return step.restart; };
+    auto multiplications = static_cast<int>(std::count_if(steps_.begin(), steps_.end(), restarts));
     place_input(multiplications);
     squares_ = arena_.take<float>(static_cast<int64_t>(stack_.count) * product_partials(side_));
 
-    for (int step = 0; step < steps_; step += segment) {
-      const int end = std::min(step + segment, steps_);
-      const bool to_output = (multiplications - step / segment) % 2 == 1;
-      run_segment(step, end, to_output ? stack_.output : scratch_);
+    for (auto begin = steps_.begin(); begin != steps_.end(); --multiplications) {
+      const auto end = std::find_if(begin, steps_.end(), restarts) + 1;
+      run_segment({begin, end}, multiplications % 2 == 1 ? stack_.output : scratch_);
+      begin = end;
     }
   }
 
@@ -97,24 +86,15 @@ class Planner {
     plan_.convert = true;
   }
 
-  // The shift s = b / (2 c) of R before a step, with which a I + b R + c R^2 = c (R + s I)^2 + (a - c s^2) I needs no
-  // addend. 0, and an addend, if R's scale is not known yet or R is needed again.
-  double shift_before(int step, int end) const {
-    const Quintic& row = options_.coefficients[step];
-    const bool possible = step > 0 && step + 1 == end && std::abs(row.b) <= 4 * std::abs(row.c);
-    return possible ? row.b / (2 * row.c) : 0;
-  }
-
-  // Runs the steps [begin, end) on Gram matrices alone, then X <- Q X.
-  void run_segment(int begin, int end, const HalfStack& target) {
-    const bool first = begin == 0;
+  // Runs the steps up to a restart on Gram matrices alone, then X <- Q X.
+  void run_segment(std::span<const HalfStep> segment, const HalfStack& target) {
+    const bool first = segment.data() == steps_.data();
     int r = take(), q = kNone;
-    append_gram(r, first ? squares_ : nullptr, shift_before(begin, end));
-    for (int step = begin; step < end; ++step) {
-      const Quintic& row = options_.coefficients[step];
-      const bool scale = step == 0, last = step + 1 == end;
+    append_gram(r, first ? squares_ : nullptr, segment.front().shift);
+    for (size_t step = 0; step < segment.size(); ++step) {
+      const bool scale = first && step == 0, last = step + 1 == segment.size();
       const int z = take();
-      append_polynomial(row, r, shift_before(step, end), z);
+      append_polynomial(segment[step], r, z);
       if (scale) use_bound(plan_.products.back(), 4, 2);
       if (last) release(r);
       const int old_q = q;
@@ -134,12 +114,12 @@ class Planner {
       if (scale) use_bound(once, 2, 0);
       release(r);
       r = take();
-      append_symmetric(z, half_way, r).identity = static_cast<float>(shift_before(step + 1, end));
+      append_symmetric(z, half_way, r).identity = static_cast<float>(segment[step + 1].shift);
       release(half_way);
       if (z != q) release(z);
     }
     append_multiplication(q, target, first);
-    if (end == steps_) plan_.products.back().target = stack_.target;
+    if (&segment.back() == &steps_.back()) plan_.products.back().target = stack_.target;
     release(q);
     x_ = target;
   }
@@ -171,7 +151,8 @@ class Planner {
   }
 
   // z = a I + b R + c R^2, where r holds R + shift I.
-  void append_polynomial(const Quintic& row, int r, double shift, int z) {
+  void append_polynomial(const HalfStep& step, int r, int z) {
+    const auto& [row, shift, restart] = step;
     Product& product = append_symmetric(r, r, z);
     product.alpha = static_cast<float>(row.c);
     product.identity = static_cast<float>(row.a - row.c * shift * shift);
@@ -215,7 +196,7 @@ class Planner {
 
   const OrthogonalizeStack& stack_;
   const OrthogonalizeOptions& options_;
-  const int steps_;
+  const std::vector<HalfStep> steps_;
   Arena& arena_;
   StackPlan& plan_;
   const int side_;

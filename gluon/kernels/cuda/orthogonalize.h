@@ -1,14 +1,9 @@
-// The polar factor of stacks of matrices in half precision on Hopper: the quintic iteration of
-// lmo/orthogonalize/quintic_iteration.h as one launch of symmetric_product.h.
+// The polar factor of stacks of matrices in half precision on Hopper: the steps of kernels/half_plan.h as one launch of
+// symmetric_product.h.
 //
-//   direct   R = X X^T,  Z = a I + b R + c R R,  X <- Z X          each step
-//   Gram     Z = a I + b R + c R R,  Q <- Q Z,  R <- Z (Z R)       two steps (half precision allows no more),
-//            X <- Q X,  R = X X^T                                  then a restart
-//
-// (on the smaller side: R = X^T X and X <- X Z for tall matrices.) Multiples of the identity are added in a product's
-// fp32 epilogue. Where possible, R is kept as R + s I with s = b / (2 c), and Z is c (R + s I)^2 + (a - c s^2) I, a
-// product without an addend. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its
-// largest singular value; the factor goes into the first step's coefficients, on the device. Zero gives zero. float32
+// On the smaller side: R = X^T X and X <- X Z for tall matrices. Multiples of the identity are added in a product's
+// fp32 epilogue. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its largest singular
+// value; the factor goes into the first step's coefficients, on the device. Zero gives zero. float32
 // input of any scale is first scaled to a Frobenius norm that suits half precision, by a sum of squares in float64.
 //
 // One launch runs up to eight stacks (96 products). Nothing waits for the host, nothing is allocated, results do not
