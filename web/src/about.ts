@@ -4,7 +4,7 @@ import {h} from './element.ts';
 import {plainSection, type Section} from './section.ts';
 
 // Which runs are unfolded; kept when the section is rebuilt.
-const opened = new Map<string, boolean>();
+const opened = new Set<string>();
 
 function facts(run: Run): HTMLElement {
   const list = h('dl');
@@ -20,8 +20,9 @@ function facts(run: Run): HTMLElement {
 
 export function aboutSection(): Section {
   return plainSection('about', 'About the runs', 'The routing lists the rule of each layer.', ({runs}) =>
-    runs.length === 0 ? null : runs.map((run, i) => h('details', {open: opened.get(run.name) ?? i === 0, toggle: (event) => {
-      opened.set(run.name, (event.target as HTMLDetailsElement).open);
+    runs.length === 0 ? null : runs.map((run) => h('details', {open: opened.has(run.name), toggle: (event) => {
+      if ((event.target as HTMLDetailsElement).open) opened.add(run.name);
+      else opened.delete(run.name);
     }}, h('summary', {}, run.name), facts(run),
       ...(run.facts?.routing ? [h('h3', {}, 'Routing'), h('pre', {tabindex: 0}, run.facts.routing)] : []),
       ...run.notes.map((note) => h('p', {class: 'note'}, note)))));

@@ -17,7 +17,8 @@ interface Choice {
 // One chart per type with a line per block, then one per block with a line per type.
 function choices(run: Run): Choice[] {
   const types = [...new Set(run.layers.filter((layer) => layer.block >= 0).map((layer) => layer.type))];
-  const blocks = [...new Set(run.layers.map((layer) => layer.block).filter((block) => block >= 0))].sort((a, b) => a - b);
+  const numbers = run.layers.map((layer) => layer.block).filter((block) => block >= 0);
+  const blocks = [...new Set(numbers)].sort((a, b) => a - b);
   const outside = run.layers.filter((layer) => layer.block < 0);
   return [
     ...types.map((type) => ({text: `${type}, all blocks`,
@@ -58,7 +59,8 @@ export function blocksSection(): Section {
   const controls = h('div', {class: 'controls'}, picker.element, layers,
     select('scale', [['log', 'log'], ['linear', 'linear']], (value) => { logY = value === 'log'; draw(); }));
   const element = section('blocks', 'Smoothness by block and type',
-    'How smoothness changes along the run and with depth: one line per block or per type of layer.', wordList('Lhat', 'B.0'), controls, place);
+    'How smoothness changes along the run and with depth: one line per block or per type of layer.',
+    wordList('Lhat', 'B.0'), controls, place);
   return {element, update: (newer) => {
     report = newer;
     element.hidden = measured(newer).length === 0;

@@ -1,7 +1,7 @@
 // One cell of a sweep in a dialog: its state, losses and settings.
 import {drawChart} from './chart.ts';
 import {clearDialog, dialogHeader, makeDialog} from './dialog.ts';
-import {h} from './element.ts';
+import {h, type Child} from './element.ts';
 import {number} from './format.ts';
 import {lossSeries} from './loss.ts';
 import type {Sweep, SweepCell} from './data.ts';
@@ -22,10 +22,13 @@ export class CellView {
     const chart = h('div');
     this.dialog.append(dialogHeader(this.dialog, `${sweep.name}: ${cellName(sweep, cell)}`));
     if (cell.failed) this.dialog.append(h('p', {class: 'note failure'}, cell.failed));
-    if (!run) this.dialog.append(h('p', {class: 'empty'}, 'The folder of this cell is gone: only its losses are known.'));
-    const losses = [['validation loss', cell.val], ['training loss', cell.loss]] as const;
-    this.dialog.append(h('dl', {}, ...losses.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, number(value, 5))]),
-      ...(run ? [h('dt', {}, 'status'), h('dd', {}, statusElement(run.status)), h('dt', {}, 'path'), h('dd', {}, run.path)] : [])));
+    if (!run) {
+      this.dialog.append(h('p', {class: 'empty'}, 'The folder of this cell is gone: only its losses are known.'));
+    }
+    const facts: [string, Child][] =
+      [['validation loss', number(cell.val, 5)], ['training loss', number(cell.loss, 5)]];
+    if (run) facts.push(['status', statusElement(run.status)], ['path', run.path]);
+    this.dialog.append(h('dl', {}, ...facts.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])));
     if (!this.dialog.open) this.dialog.showModal();
     if (!run) return;
     this.dialog.append(chart, h('h3', {}, 'Settings'), settingsTable([run], [0], false));

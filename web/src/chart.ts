@@ -122,7 +122,8 @@ class Chart {
     };
     this.plot = new uPlot({
       width: Math.max(frame.clientWidth, 200), height: narrow ? Math.min(height, 260) : height,
-      scales: {x: {time: false, range: rangeX}, ...(logY ? {log: {distr: 3, range: range(true)}} : {y: {range: range(false)}})},
+      scales: {x: {time: false, range: rangeX},
+        ...(logY ? {log: {distr: 3, range: range(true)}} : {y: {range: range(false)}})},
       axes: [axisOf(options.xLabel, 'x', 34, kWhole.includes(options.xLabel)),
         axisOf(options.yLabel, logY ? 'log' : 'y', narrow ? 46 : 58, false)],
       cursor: {drag: {x: true, y: true, uni: 40}, dataIdx: nearest, points: {size: 7}},
@@ -160,7 +161,8 @@ class Chart {
 
   private showLines(): void {
     this.series.forEach((one, i) => {
-      if (this.plot.series[i + 1].show === this.off.has(one.label)) this.plot.setSeries(i + 1, {show: !this.off.has(one.label)});
+      const show = !this.off.has(one.label);
+      if (this.plot.series[i + 1].show !== show) this.plot.setSeries(i + 1, {show});
     });
   }
 

@@ -9,7 +9,7 @@ export interface Fence {
 
 const kFew = 8; // fewer values have no outliers
 const kReach = 3; // times the distance between the quartiles, as in a box plot's far outliers
-const kStretch = 2.5; // what stretches the axis less than this is shown
+const kStretch = 1.5; // values that stretch the axis by less than this are shown
 
 /** The fence around most of the values, or null where everything fits well. `log`: distances are ratios. */
 export function fenceOf(columns: Iterable<ArrayLike<Value | undefined>>, log: boolean): Fence | null {
@@ -26,9 +26,11 @@ export function fenceOf(columns: Iterable<ArrayLike<Value | undefined>>, log: bo
   const upper = sorted[Math.floor((3 * sorted.length) / 4)];
   const reach = kReach * (upper - lower);
   if (reach === 0) return null;
-  const inside = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
+  const most = sorted.filter((value) => value >= lower - reach && value <= upper + reach);
+  const room = kStretch * (most[most.length - 1] - most[0]);
+  const inside = sorted.filter((value) => value >= most[0] - room && value <= most[most.length - 1] + room);
   const [low, high] = [inside[0], inside[inside.length - 1]];
-  if (sorted[sorted.length - 1] - sorted[0] <= kStretch * (high - low)) return null;
+  if (inside.length === sorted.length) return null;
   const back = (value: number) => (log ? Math.exp(value) : value);
   return {low: back(low), high: back(high), outside: sorted.length - inside.length};
 }

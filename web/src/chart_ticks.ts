@@ -31,7 +31,8 @@ function decades(low: number, high: number, factors: number[], every = 1): numbe
 /** The finest of some sets of round numbers that has room. */
 export function logTicks(chart: uPlot, axis: number, low: number, high: number): number[] {
   if (!(low > 0 && high > low)) return [low, high];
-  const room = Math.max(3, Math.floor((axis === 0 ? chart.bbox.width / 60 : chart.bbox.height / 32) / devicePixelRatio));
+  const pixels = (axis === 0 ? chart.bbox.width / 60 : chart.bbox.height / 32) / devicePixelRatio;
+  const room = Math.max(3, Math.floor(pixels));
   if (Math.log10(high / low) < 1) {
     const rough = (high - low) / room;
     const increment = kLinear.find((one) => one >= rough) ?? rough;

@@ -78,7 +78,8 @@ export function historySection(): Section {
   const panels = h('div', {class: 'panels wide'});
   const element = section('history', 'Over the run', 'How far the layers moved, in which direction, and the cost.',
     wordList('radius', 'predicted', 'alignment'),
-    h('div', {class: 'controls'}, slider('smoothing', 0, 0.99, 0.01, (value) => { smoothing = value; draw(); })), panels);
+    h('div', {class: 'controls'}, slider('smoothing', 0, 0.99, 0.01, (value) => { smoothing = value; draw(); })),
+    panels);
   const placeOf = ({id, metric, group}: Panel) => {
     const place = makePlace(id, kHeight);
     const heading = group === null ? [metric.heading] : [`${metric.heading}: `, groupDot(group), groupName(group)];
@@ -101,8 +102,9 @@ export function historySection(): Section {
     for (const {id, metric, group, series} of wanted) {
       const {place} = places.get(id)!;
       const name = group === null ? metric.heading : `${metric.heading}, ${groupName(group)}`;
-      whenNear(place, () => drawChart(place, series, {id, name, xLabel: 'steps', yLabel: metric.yLabel, logY: metric.logY,
-        height: kHeight, empty: report!.runs.some(isShown) ? 'The shown runs have no such values.' : noRunText()}));
+      whenNear(place, () => drawChart(place, series, {id, name, xLabel: 'steps', yLabel: metric.yLabel,
+        logY: metric.logY, height: kHeight,
+        empty: report!.runs.some(isShown) ? 'The shown runs have no such values.' : noRunText()}));
     }
   };
   onSelection(draw);

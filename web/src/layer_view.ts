@@ -9,16 +9,18 @@ import {runColor, runDash} from './palette.ts';
 import {wordList} from './words.ts';
 
 function heading(run: Run, layer: Layer, index: number): HTMLElement {
+  const {fit} = layer;
+  const words = fit ? `L0 ${number(fit.L0)}, L1 ${number(fit.L1)}, relative error (MSE) ${number(fit.mseRel, 3)}`
+    : `not fitted: ${layer.unfitted}`;
   return h('h3', {}, lineSample(runColor(index), runDash(index)), `${run.name} `,
-    layer.fit ? h('span', {class: layer.fit.doubt ? 'doubtful' : ''}, `L0 ${number(layer.fit.L0)}, L1 ${number(layer.fit.L1)}, ` +
-      `relative error (MSE) ${number(layer.fit.mseRel, 3)}`) : `not fitted: ${layer.unfitted}`);
+    h('span', {class: fit?.doubt ? 'doubtful' : ''}, words));
 }
 
 function details(layer: Layer): string {
   const parts = [layer.norm && `norm ${layer.norm}`, layer.dualMethod && `dual ${layer.dualMethod}`,
     `${layer.step.length} samples`];
   if (layer.fit) parts.push(`${percent(layer.fit.violations)} above the line`);
-  if (layer.fit?.leftOut) parts.push(`the fit leaves out ${layer.fit.leftOut} samples at the start`);
+  if (layer.fit?.leftOut) parts.push(`samples left out of the fit at the start: ${layer.fit.leftOut}`);
   if (layer.unmoved) parts.push(`${layer.unmoved} left out: the layer had not moved`);
   return parts.filter(Boolean).join(' · ');
 }

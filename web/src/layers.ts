@@ -25,9 +25,10 @@ function sorted(layers: Layer[], order: Order): Layer[] {
 }
 
 function constants(fit: Fit): HTMLElement[] {
-  const lines = [h('span', {class: fit.doubt ? 'doubtful' : ''}, `L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`),
-    h('span', {class: fit.doubt ? 'doubtful' : ''}, `relative error ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`)];
-  if (fit.leftOut) lines.push(h('span', {}, `${fit.leftOut} samples left out at the start`));
+  const texts = [`L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`,
+    `relative error ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`];
+  const lines = texts.map((text) => h('span', {class: fit.doubt ? 'doubtful' : ''}, text));
+  if (fit.leftOut) lines.push(h('span', {}, `${fit.leftOut} ${fit.leftOut === 1 ? 'sample' : 'samples'} left out at the start`));
   if (fit.doubt) lines.push(h('span', {class: 'doubt'}, fit.doubt));
   return lines;
 }
@@ -77,11 +78,11 @@ export function layersSection(): Section {
   }});
   const controls = h('div', {class: 'controls'}, picker.element, h('label', {}, 'filter', search),
     select('sort by', kOrders, (value) => { order = value as Order; draw(); }), count, groups);
-  const about = 'Measured Lhat (in the run’s colour) and the fitted line L0 + L1 |g|* (dashed) over the run, each from 0 to its ' +
-    'largest value; outliers leave the chart. ' +
+  const about = 'Measured Lhat (in the run’s colour) and the fitted line L0 + L1 |g|* (dashed) over the run, each ' +
+    'from 0 to its largest value; outliers leave the chart. ' +
     'Open a layer to see its values, with several runs side by side.';
-  const element = section('layers', 'Layers', about, wordList('Lhat', '|g|*', 'L0, L1', 'relative error', 'above', 'B.0'),
-    controls, grid, view.dialog);
+  const words = wordList('Lhat', '|g|*', 'L0, L1', 'relative error', 'above', 'B.0');
+  const element = section('layers', 'Layers', about, words, controls, grid, view.dialog);
   return {element, update: (newer) => {
     report = newer;
     element.hidden = measured(newer).length === 0;

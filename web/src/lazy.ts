@@ -1,4 +1,4 @@
-// Draws what the reader is about to see: a page of 50 runs opens at once, and live data redraws the visible charts only.
+// Draws what the reader is about to see: a page of 50 runs opens at once, and live data redraws visible charts only.
 
 const near = new Set<Element>();
 const pending = new Map<Element, () => void>();

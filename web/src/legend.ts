@@ -21,7 +21,7 @@ export function lineSample(color: string, dash: number[] = [], style: Style = 'l
 /** `off` holds the hidden labels; `changed` is called after a click has changed it. */
 export function legendOf(series: Series[], off: Set<string>, changed: () => void): HTMLElement {
   const named = series.filter((one) => one.style !== 'raw');
-  const labels = new Map(named.map((one) => [one.label, one]));
+  const labels = new Map(named.map((one) => [one.label, one])); // the last line of a label has its dash
   const kinds = new Map(named.filter((one) => one.kind).map((one) => [one.kind!, one]));
   const entries = [...labels.values()].map((one) => {
     // Where kinds are explained apart, the sample shows colour and dash only.
@@ -33,7 +33,8 @@ export function legendOf(series: Series[], off: Set<string>, changed: () => void
       }}, lineSample(one.color, one.dash, one.kind ? 'line' : one.style), h('span', {}, one.label));
     return entry;
   });
-  const key = [...kinds].map(([kind, one]) => h('span', {class: 'kind'}, lineSample('var(--ink-soft)', [], one.style), kind));
+  const key = [...kinds].map(([kind, one]) =>
+    h('span', {class: 'kind'}, lineSample('var(--ink-soft)', [], one.style), kind));
   return h('div', {class: 'legend'}, ...(kinds.size ? [h('div', {class: 'kinds'}, ...key)] : []),
     h('div', {class: 'entries'}, ...entries));
 }

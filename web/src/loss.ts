@@ -26,8 +26,10 @@ export function lossSeries(run: Run, index: number, axis: Axis, smoothing: numbe
   const series: Series[] = [];
   if (loss.value.some((value) => value !== null) && hasAxis(loss, axis)) {
     const x = loss[axis];
-    if (smoothing > 0 && raw) series.push({...look, x, y: loss.value, style: 'raw'});
-    series.push({...look, kind: 'training', x, y: smoothed(loss.step, loss.value, smoothing), style: 'faint'});
+    // Dashes are lost on a noisy line: the validation has them.
+    const solid = val.value.length ? {...look, dash: []} : look;
+    if (smoothing > 0 && raw) series.push({...solid, x, y: loss.value, style: 'raw'});
+    series.push({...solid, kind: 'training', x, y: smoothed(loss.step, loss.value, smoothing), style: 'faint'});
   }
   if (val.value.length && hasAxis(val, axis)) {
     series.push({...look, kind: 'validation', x: val[axis], y: val.value, style: 'marked'});

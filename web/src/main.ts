@@ -14,8 +14,8 @@ import {settingsSection} from './settings.ts';
 import {sweepSection} from './sweep.ts';
 import {themeButton} from './theme.ts';
 
-const sections = [runsSection(), sweepSection(), lossSection(), settingsSection(), layersSection(), blocksSection(), normsSection(),
-  radiiSection(), historySection(), aboutSection()];
+const sections = [runsSection(), sweepSection(), lossSection(), settingsSection(), layersSection(), blocksSection(),
+  normsSection(), radiiSection(), historySection(), aboutSection()];
 
 const heading = h('h1');
 const nav = h('nav', {'aria-label': 'Sections'});
@@ -29,12 +29,13 @@ const kNamesInTitle = 3;
 function titleOf({runs, sweeps}: Report): string {
   const all = [...runs, ...sweeps];
   if (all.length <= kNamesInTitle) return all.map((one) => one.name).join(', ');
-  const counts = [[runs.length, 'run'], [sweeps.length, 'sweep']] as const;
-  return counts.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}${count === 1 ? '' : 's'}`).join(', ');
+  const counted = (count: number, word: string) => (count ? [`${count} ${word}${count === 1 ? '' : 's'}`] : []);
+  return [...counted(runs.length, 'run'), ...counted(sweeps.length, 'sweep')].join(', ');
 }
 
 function fitWords({lambda, l0Zero, skipFirst}: Report['fit']): string {
-  const start = skipFirst === null ? ', outliers at the start left out' : skipFirst > 0 ? `, without the first ${skipFirst} samples` : '';
+  const start = skipFirst === null ? ', outliers at the start left out'
+    : skipFirst > 0 ? `, without the first ${skipFirst} samples` : '';
   return `Fits: lambda ${lambda}${l0Zero ? ', L0 = 0' : ''}${start}.`;
 }
 
@@ -55,7 +56,8 @@ function show(report: Report): void {
   for (const section of sections) section.update(report);
   const shown = sections.filter(({element}) => !element.hidden).map(({element}) => element);
   if (nav.childElementCount !== shown.length) {
-    nav.replaceChildren(...shown.map((element) => h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
+    nav.replaceChildren(...shown.map((element) =>
+      h('a', {href: `#${element.id}`}, element.querySelector('h2')!.textContent!)));
   }
   footer.textContent = `Written by gluon ${report.version}. ${fitWords(report.fit)}`;
 }

@@ -7,8 +7,8 @@ import {plainSection, type Section} from './section.ts';
 
 /** Groups of layers measured in several runs: the paper's comparison of norms. */
 export function normsSection(): Section {
-  const about = 'How well the line L0 + L1 |g|* explains Lhat in each run: medians over the trusted fits of a group’s layers. ' +
-    'Record one run with --smoothness-geometry normalized_descent for Euclidean norms.';
+  const about = 'How well the line L0 + L1 |g|* explains Lhat in each run: medians over the trusted fits of a group’s ' +
+    'layers. Record one run with --smoothness-geometry normalized_descent for Euclidean norms.';
   return plainSection('norms', 'Norms side by side', about, (report) => {
     const runs = measured(report);
     if (runs.length < 2) return null;

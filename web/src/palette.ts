@@ -1,7 +1,7 @@
 // Colours and dashes of runs and groups, the same on the whole page; lab/report/figure.cpp draws with the same ones.
 //
-// The ten colours (--run-0 to --run-9 in style.css) have a dark and a light version. Any two stay apart for colour-blind
-// readers too: at least 0.068 in OKLab under simulated deuteranopia, protanopia and tritanopia.
+// The ten colours (--run-0 to --run-9 in theme.css) have a dark and a light version. Any two stay apart for readers who
+// are colour-blind: at least 0.068 in OKLab under simulated deuteranopia, protanopia and tritanopia.
 
 const kColors = 10;
 

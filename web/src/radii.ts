@@ -22,22 +22,25 @@ const kFewNotes = 3;
 
 function foldedNotes(notes: string[]): HTMLElement[] {
   const lines = notes.map((note) => h('p', {class: 'note'}, note));
-  return lines.length <= kFewNotes ? lines : [h('details', {}, h('summary', {}, `${lines.length} notes on these numbers`), ...lines)];
+  if (lines.length <= kFewNotes) return lines;
+  return [h('details', {}, h('summary', {}, `${lines.length} notes on these numbers`), ...lines)];
 }
 
 export function radiiSection(): Section {
-  const about = 'Predicted: |g|* / (L0 + L1 |g|*), the radius of the paper’s theorem 1, as the median over the layers of a group; ' +
-    '|g|* is the size of the gradient. The mark shows predicted / used: equal in the middle, a factor of 10 apart at the ends.';
+  const about = 'Predicted: |g|* / (L0 + L1 |g|*), the radius of the paper’s theorem 1, as the median over the layers of a ' +
+    'group; |g|* is the size of the gradient. The mark shows predicted / used: equal in the middle, a factor of 10 apart ' +
+    'at the ends.';
   return plainSection('radii', 'Predicted against used radii', about, (report) => {
     const runs = report.runs.filter((run) => run.radii.length > 0);
     if (runs.length === 0) return null;
     const several = runs.length > 1;
     const doubts = runs.some((run) => run.radii.some((radius) => radius.doubt));
     const rows = runs.flatMap((run) => run.radii.map((radius) => [...(several ? [run.name] : []), groupMark(radius.group),
-      from(radius, number(radius.predicted)), number(radius.used), bar(radius), String(radius.layers), from(radius, number(radius.L0)),
-      from(radius, number(radius.L1)), number(radius.gradient), ...(doubts ? [h('span', {class: 'doubt'}, radius.doubt)] : [])]));
+      from(radius, number(radius.predicted)), number(radius.used), bar(radius), String(radius.layers),
+      from(radius, number(radius.L0)), from(radius, number(radius.L1)), number(radius.gradient),
+      ...(doubts ? [h('span', {class: 'doubt'}, radius.doubt)] : [])]));
     const notes = runs.flatMap((run) => run.notes.map((note) => (several ? `${run.name}: ${note}` : note)));
-    return [table([...(several ? ['run'] : []), 'group', 'predicted', 'used', 'predicted / used', 'layers', 'L0', 'L1', '|g|*',
-      ...(doubts ? ['doubt'] : [])], rows), ...foldedNotes(notes)];
+    return [table([...(several ? ['run'] : []), 'group', 'predicted', 'used', 'predicted / used', 'layers', 'L0', 'L1',
+      '|g|*', ...(doubts ? ['doubt'] : [])], rows), ...foldedNotes(notes)];
   });
 }

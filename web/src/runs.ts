@@ -5,7 +5,8 @@ import {decimals, duration, exact, short} from './format.ts';
 import {lineSample} from './legend.ts';
 import {runColor, runDash} from './palette.ts';
 import type {Section} from './section.ts';
-import {currentFilter, isOn, isShown, markRun, matches, onSelection, presetOf, setFilter, switchRuns} from './selection.ts';
+import {currentFilter, isOn, isShown, markRun, matches, onSelection, presetOf, setFilter, switchRuns}
+  from './selection.ts';
 import {SortedTable, type Column} from './sorted_table.ts';
 import {statusElement, statusWords} from './status.ts';
 
@@ -44,9 +45,12 @@ function bestCell({best}: Row): HTMLElement | string {
 
 const kColumns: Column<Row>[] = [
   {id: 'shown', heading: 'shown', text: true, value: ({run}) => (isOn(run) ? 0 : 1), cell: swatch},
-  {id: 'run', heading: 'run', text: true, value: ({run}) => run.name, cell: ({run}) => h('span', {class: 'name'}, run.name)},
-  {id: 'status', heading: 'status', text: true, value: ({run}) => statusWords(run.status), cell: ({run}) => statusElement(run.status)},
-  {id: 'preset', heading: 'preset', text: true, value: ({run}) => presetOf(run) || null, cell: ({run}) => presetOf(run) || '–'},
+  {id: 'run', heading: 'run', text: true, value: ({run}) => run.name,
+    cell: ({run}) => h('span', {class: 'name'}, run.name)},
+  {id: 'status', heading: 'status', text: true, value: ({run}) => statusWords(run.status),
+    cell: ({run}) => statusElement(run.status)},
+  {id: 'preset', heading: 'preset', text: true, value: ({run}) => presetOf(run) || null,
+    cell: ({run}) => presetOf(run) || '–'},
   {id: 'best', heading: 'best validation', value: ({best}) => best?.value ?? null, cell: bestCell},
   {id: 'last', heading: 'last validation', value: ({last}) => last, cell: ({last}) => decimals(last)},
   {id: 'training', heading: 'last training', value: ({training}) => training, cell: ({training}) => decimals(training)},
@@ -84,12 +88,14 @@ export function runsSection(): Section {
     count.textContent = shown === rows.length ? `${rows.length} runs` : `${shown} of ${rows.length} runs shown`;
   };
   const controls = h('div', {class: 'controls'}, filter, buttons, count);
-  const element = section('runs', 'Runs', 'Click a heading to sort, a line to hide or show its run in the charts. The lowest validation ' +
-    'loss is bold.', controls, table.element);
+  const notes = h('div');
+  const element = section('runs', 'Runs', 'Click a heading to sort, a line to hide or show its run in the charts. The ' +
+    'lowest validation loss is bold.', controls, table.element, notes);
   onSelection(() => draw());
   return {element, update: (newer) => {
     report = newer;
-    element.hidden = newer.runs.length === 0;
+    element.hidden = newer.runs.length === 0 && newer.skipped.length === 0;
+    notes.replaceChildren(...newer.skipped.map((text) => h('p', {class: 'note'}, text)));
     controls.hidden = newer.runs.length < 2;
     filter.hidden = newer.runs.length < kManyRuns && currentFilter() === '';
     draw();

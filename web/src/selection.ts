@@ -58,5 +58,6 @@ export function onMark(watcher: () => void): () => void {
 
 /** Said where no run is shown. */
 export function noRunText(): string {
-  return filter ? `No run is shown: none that is switched on matches “${filter}”.` : 'No run is shown: all are switched off in the table of runs.';
+  return filter ? `No run is shown: none that is switched on matches “${filter}”.`
+    : 'No run is shown: all are switched off in the table of runs.';
 }

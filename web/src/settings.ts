@@ -36,13 +36,15 @@ export function settingsTable(runs: Run[], indices: number[], onlyDifferences: b
   const all = linesOf(runs);
   const lines = onlyDifferences ? all.filter((line) => line.differs) : all;
   if (lines.length === 0) {
-    return h('p', {class: 'empty'}, all.length === 0 ? 'These runs have no settings: they come from files without a config.'
-      : runs.length === 1 ? 'One run is shown: there is nothing to differ from.' : 'The shown runs have the same settings.');
+    return h('p', {class: 'empty'}, all.length === 0 ? 'There are no settings: the source has no config.'
+      : runs.length === 1 ? 'One run is shown: there is nothing to differ from.'
+        : 'The shown runs have the same settings.');
   }
-  return h('div', {class: 'scroll tall', tabindex: 0, role: 'region', 'aria-label': 'Settings'}, h('table', {class: 'settings'},
-    h('thead', {}, h('tr', {}, h('th', {scope: 'col'}, 'setting'), ...runs.map((run, i) =>
-      h('th', {scope: 'col', class: 'text'}, lineSample(runColor(indices[i]), runDash(indices[i])), h('span', {class: 'name'}, run.name))))),
-    h('tbody', {}, ...lines.map(row))));
+  const heads = runs.map((run, i) => h('th', {scope: 'col', class: 'text', title: run.name},
+    lineSample(runColor(indices[i]), runDash(indices[i])), h('span', {class: 'name'}, run.name)));
+  return h('div', {class: 'scroll tall', tabindex: 0, role: 'region', 'aria-label': 'Settings'},
+    h('table', {class: 'settings'}, h('thead', {}, h('tr', {}, h('th', {scope: 'col'}, 'setting'), ...heads)),
+      h('tbody', {}, ...lines.map(row))));
 }
 
 export function settingsSection(): Section {
@@ -63,8 +65,8 @@ export function settingsSection(): Section {
       : settingsTable(indices.map((i) => report!.runs[i]), indices, only && report!.runs.length > 1));
   };
   const controls = h('div', {class: 'controls'}, h('label', {}, box, 'only differences'));
-  const element = section('settings', 'Settings', 'What each run was trained with, defaults included. Settings that differ between ' +
-    'the shown runs are marked, values other than the most frequent one strongly.', controls, place);
+  const element = section('settings', 'Settings', 'What each run was trained with, defaults included. Settings that ' +
+    'differ between the shown runs are marked, values other than the most frequent one strongly.', controls, place);
   onSelection(() => draw());
   return {element, update: (newer) => {
     report = newer;

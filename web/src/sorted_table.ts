@@ -26,7 +26,8 @@ export class SortedTable<Row> {
     this.heads = columns.map((column) => h('th', {scope: 'col', class: column.text ? 'text' : ''},
       h('button', {type: 'button', 'data-sort': column.id, click: () => this.sort(column)}, column.heading,
         h('i', {class: 'arrow', 'aria-hidden': 'true'}))));
-    this.element = h('div', {class: 'scroll'}, h('table', {class: 'sorted'}, h('thead', {}, h('tr', {}, ...this.heads)), this.body));
+    this.element = h('div', {class: 'scroll'},
+      h('table', {class: 'sorted'}, h('thead', {}, h('tr', {}, ...this.heads)), this.body));
   }
 
   show(rows: Row[]): void {
@@ -63,7 +64,8 @@ export class SortedTable<Row> {
     const focused = this.body.contains(document.activeElement)
       ? document.activeElement!.closest('[data-focus]')?.getAttribute('data-focus') : null;
     const rows = this.ordered().map((row) => {
-      const element = h('tr', {}, ...this.columns.map((column) => h('td', {class: column.text ? 'text' : ''}, column.cell(row))));
+      const element = h('tr', {}, ...this.columns.map((column) =>
+        h('td', {class: column.text ? 'text' : ''}, column.cell(row))));
       this.mark(element, row);
       return element;
     });

@@ -5,7 +5,8 @@ const kWords = {
   'Lhat': 'smoothness, measured: how much a layer’s gradient changed over a step, divided by the length of the step',
   '|g|*': 'size of the layer’s gradient, in the dual of the layer’s norm',
   'L0, L1': 'constants of the line Lhat ≈ L0 + L1 |g|*, fitted to the samples of a layer',
-  'relative error': 'mean of ((Lhat − line) / Lhat)², the MSE: 0 is a perfect fit; near 1 or above it the constants say nothing',
+  'relative error': 'mean of ((Lhat − line) / Lhat)², the MSE: 0 is a perfect fit; near 1 or above it the constants say ' +
+    'nothing',
   'above': 'share of the samples above the line, which is no bound for them',
   'B.0': 'block 0 of the network, the first one; the name after it is the type of layer',
   'radius': 'length of a layer’s step, in the layer’s norm',

@@ -1,17 +1,19 @@
 // Shared by the browser tests: sample runs, one page per test, and the count of passed tests.
 import assert from 'node:assert/strict';
-import {execFileSync} from 'node:child_process';
+import {execFileSync, spawnSync} from 'node:child_process';
 import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {chromium} from 'playwright-core';
 
 export const [program, executablePath, sharedData] = process.argv.slice(2);
-if (!executablePath) throw new Error('usage: node page_test.mjs PROGRAM CHROMIUM [SHARED_DATA]');
+if (!executablePath) throw new Error('usage: node TEST.mjs PROGRAM CHROMIUM [SHARED_DATA]');
 export const folder = mkdtempSync(join(tmpdir(), 'gluon-page-'));
 
 const kColumns = 'step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,' +
   'momentum,alignment,radius';
+
+export const count = (length, value) => Array.from({length}, (_, k) => value(k));
 
 /** |g|* of layer i at sample k; Lhat = (i + 1) |g|*, so that L0 = 0 and L1 = i + 1. */
 export const gradient = (k, i) => 1 + ((k * 7 + i) % 13);
@@ -50,6 +52,20 @@ export function writeLog(name, rows) {
   writeFileSync(join(path, 'config.toml'), 'steps=5\n');
   const lines = ['step,tokens,loss,val,seconds', ...rows.map((row) => row.join(','))];
   writeFileSync(join(path, 'log.csv'), `${lines.join('\n')}\n`);
+  return path;
+}
+
+// A text of its own, so that the runs need no data from elsewhere.
+const kText = join(folder, 'text.txt');
+writeFileSync(kText, Array.from({length: 2000}, (_, k) => `${(k * k) % 97} green bottles, `).join(''));
+
+/** Flags of the smallest model, which trains in a moment. */
+export const smallModel = ['--data', kText, '--layers', 1, '--width', 16, '--heads', 1, '--seq', 16, '--batch', 2,
+  '--val-tokens', 64].map(String);
+
+/** A run of gluon train; one that fails is a run too. */
+export function train(path, ...flags) {
+  spawnSync(program, ['train', ...smallModel, '--out', path, ...flags.map(String)], {stdio: 'ignore'});
   return path;
 }
 
@@ -111,6 +127,14 @@ export async function xRange(page, chart) {
     return [min, max];
   }, chart);
 }
+
+/** Console messages are failures already; this is the other half of a page that fits its window. */
+export async function assertFits(page) {
+  const {width} = page.viewportSize();
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
+}
+
+export const kNarrow = {width: 390, height: 800};
 
 /** Runs the tests; the exit status is 1 when one has failed. */
 export async function main(tests) {

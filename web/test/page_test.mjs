@@ -5,11 +5,10 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, folder, gradient, main, makePage, program, seen, sharedData, test, writeLog, writeRun, writeSamples, xRange}
-  from './harness.mjs';
+import {columns, count, folder, gradient, main, makePage, program, seen, sharedData, test, writeLog, writeRun, writeSamples,
+  xRange} from './harness.mjs';
 
 const cardNames = (page) => page.locator('.card').evaluateAll((cards) => cards.map((card) => card.dataset.layer));
-const count = (length, value) => Array.from({length}, (_, k) => value(k));
 
 function near(values, expected) {
   assert.equal(values.length, expected.length);
