@@ -21,6 +21,7 @@ struct ReportCommand {
   std::string out = "report.html";
   std::string json;
   std::string figures;
+  std::string figure_width = "page";
   std::string tensorboard;
   bool text = false;
   FitOptions fit;
@@ -49,12 +50,13 @@ void report(const ReportCommand& command, bool out_given) {
     GLUON_CHECK(fs::path(command.json).filename() != "facts.json",
                 "report: --json must not overwrite a run's facts.json, got ", command.json);
   }
+  const lab::FigureWidth width = lab::parse_figure_width(command.figure_width);
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());
   const lab::ReportData data = lab::collect_report(paths, command.fit);
   for (const std::string& sentence : data.skipped) std::cerr << "skipped: " << printable(sentence) << '\n';
   if (command.text) std::cout << lab::text_report(data);
   if (!command.figures.empty()) {
-    const std::size_t written = lab::write_figures(data, command.figures);
+    const std::size_t written = lab::write_figures(data, command.figures, width);
     std::cout << "wrote " << written << " figures to " << command.figures << '\n';
   }
   if (!command.tensorboard.empty()) {
@@ -90,6 +92,11 @@ void add_report(CLI::App& app) {
   command->add_option("--json", options->json, "Write the page's data to this file; writes the page only with --out");
   command->add_option("--figures", options->figures,
                       "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
+  command
+      ->add_option("--figure-width", options->figure_width,
+                   "Of the figures: column (3.3 in, one of two columns) or page (6.9 in)")
+      ->capture_default_str()
+      ->needs("--figures");
   command->add_option("--tensorboard", options->tensorboard,
                       "Write scalars for TensorBoard into this new folder; writes the page only with --out");
   add_fit_options(*command, options->fit);

@@ -1,247 +1,231 @@
 #include "lab/report/figure.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iomanip>
-#include <limits>
+#include <optional>
 #include <set>
 
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
-#include "gluon/core/printable.h"
 #include "gluon/core/spec.h"
-#include "lab/report/report_data.h"
+#include "lab/report/axis.h"
+#include "lab/report/palette.h"
+#include "lab/report/thin.h"
 
 namespace gluon::lab {
 namespace {
 
-constexpr double kWidth = 640, kHeight = 400;
-constexpr double kLeft = 70, kRight = 20, kTop = 40, kBottom = 50;
-constexpr std::size_t kLegendEntries = 14;  // as many as fit
-// Distinct for colour-blind readers (Okabe and Ito), as on the page.
-constexpr std::array<const char*, 8> kColors = {"#0072b2", "#e07b00", "#0f9f74", "#c85fa0",
-                                                "#8a6fd1", "#b39100", "#d0493a", "#3fa7b8"};
+constexpr std::size_t kLegendEntries = 14;
+constexpr std::size_t kMostPoints = 2000;  // of one series
+constexpr double kPixel = 0.6;             // of the page, in points: a figure is smaller than the page's charts
+constexpr double kLoneDot = 6;             // pixels of a point without neighbours
 
-// Many series are usually ordered, for example by depth: a ramp from blue over green to orange.
-std::string color_of(std::size_t index, std::size_t count) {
-  if (count <= kColors.size()) return kColors[index];
-  const double share = static_cast<double>(index) / static_cast<double>(count - 1);
-  return join("hsl(", std::lround(265 - 235 * share), ",62%,45%)");
+std::string stroke_of(const FigureSeries& series) {
+  const LineLook look = line_look(series.style);
+  const std::span<const double> parts =
+      series.style == LineStyle::kDashed ? std::span<const double>(kDashed) : series.dash;
+  std::string dash;
+  for (const double part : parts) dash += join(dash.empty() ? "" : " ", part * kPixel);
+  return join(" fill=\"none\" stroke=\"", series.color, "\" stroke-width=\"", look.width * kPixel, "\"",
+              look.alpha < 1 ? join(" stroke-opacity=\"", look.alpha, "\"") : "",
+              dash.empty() ? "" : join(" stroke-dasharray=\"", dash, "\""), " stroke-linejoin=\"round\"");
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : printable(text)) {  // XML has no control characters, and its text is UTF-8
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+std::string dot_at(double x, double y, const FigureSeries& series, double pixels) {
+  const double alpha = line_look(series.style).alpha;
+  return join("<circle cx=\"", at(x), "\" cy=\"", at(y), "\" r=\"", pixels * kPixel / 2, "\" fill=\"", series.color,
+              "\"", alpha < 1 ? join(" fill-opacity=\"", alpha, "\"") : "", "/>\n");
+}
+
+// The legend: rows of entries below the chart, each with a piece of its line.
+class Legend {
+ public:
+  Legend(const Figure& figure, const FigureSize& size, std::size_t outside) : size_(size) {
+    std::set<std::string> labels, kinds;
+    for (const FigureSeries& series : figure.series) {
+      if (series.kind.empty() || !kinds.insert(series.kind).second) continue;
+      add(series.kind, FigureSeries{.label = {}, .color = kInkSoft, .style = series.style});
     }
+    for (const FigureSeries& series : figure.series) labels.insert(series.label);
+    const std::size_t count = labels.size();
+    // Where kinds are explained apart, the sample shows colour and dash only. The title says what a single one is.
+    for (const FigureSeries& series : figure.series) {
+      if (count < 2 || labels.size() + kLegendEntries <= count || labels.erase(series.label) == 0) continue;
+      FigureSeries sample{.label = {}, .color = series.color, .dash = series.dash, .style = series.style};
+      if (!series.kind.empty()) sample.style = LineStyle::kLine;
+      add(series.label, sample);
+    }
+    if (count > kLegendEntries) add(join("and ", count - kLegendEntries, " more"));
+    if (outside > 0) add(join(outside, outside == 1 ? " value is" : " values are", " outside"));
   }
-  return out;
-}
 
-std::string at(double pixels) { return join(std::fixed, std::setprecision(1), pixels); }
+  double height() const { return rows_ * row() + (rows_ > 0 ? 3 : 0); }
+  std::string body(double y) const { return join("<g transform=\"translate(0 ", at(y), ")\">\n", body_, "</g>\n"); }
 
-struct Scale {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  bool log = false;
+ private:
+  static constexpr double kMargin = 8, kPiece = 18, kGap = 4;
 
-  bool shows(double value) const { return std::isfinite(value) && (!log || value > 0); }
-  void include(double value) {
-    if (!shows(value)) return;
-    low = std::min(low, value);
-    high = std::max(high, value);
+  double row() const { return 1.45 * size_.font; }
+
+  void add(const std::string& label, const std::optional<FigureSeries>& sample = std::nullopt) {
+    const double piece = sample ? kPiece + kGap : 0;
+    const std::string text = fitting(label, size_.font, size_.width - 2 * kMargin - piece);
+    const double width = piece + text_width(text, size_.font);
+    if (rows_ == 0) rows_ = 1;
+    if (x_ > kMargin && x_ + width > size_.width - kMargin) {
+      x_ = kMargin;
+      ++rows_;
+    }
+    const double y = rows_ * row(), middle = y - 0.33 * size_.font;
+    if (sample) {
+      const LineLook look = line_look(sample->style);
+      if (look.width > 0) {
+        body_ += join("<path d=\"M", at(x_), " ", at(middle), "h", kPiece, "\"", stroke_of(*sample), "/>\n");
+      }
+      if (look.marker > 0) body_ += dot_at(x_ + kPiece / 2, middle, *sample, look.marker);
+    }
+    body_ += text_at(x_ + piece, y, text, "start");
+    x_ += width + 12;
   }
-  void close() {
-    if (low > high) low = high = 1;
-    // Within rounding it is one value: no tick would fit between the ends.
-    const double size = std::max(std::abs(low), std::abs(high));
-    using Limits = std::numeric_limits<double>;
-    if (high - low > std::max(1e-9 * size, Limits::min())) return;
-    const double margin = std::max(0.5, 1e-3 * size);
-    low = log ? std::max(low / 2, Limits::denorm_min()) : std::max(low - margin, Limits::lowest());
-    high = log ? std::min(high, Limits::max() / 2) * 2 : std::min(high + margin, Limits::max());
-  }
-  // 0 at the low end, 1 at the high one.
-  double share(double value) const {
-    if (log) return (std::log(value) - std::log(low)) / (std::log(high) - std::log(low));
-    return (value / 2 - low / 2) / (high / 2 - low / 2);  // half: the range may be larger than the largest number
-  }
+
+  const FigureSize& size_;
+  std::string body_;
+  double x_ = kMargin;
+  int rows_ = 0;
 };
-
-// `anchor` is the part of the text at x: start, middle or end.
-std::string text_at(double x, double y, const std::string& text, const char* anchor, const std::string& more = "") {
-  return join("<text x=\"", at(x), "\" y=\"", at(y), "\" text-anchor=\"", anchor, "\"", more, ">", escaped(text),
-              "</text>\n");
-}
-
-std::string svg(const std::string& title, double width, double height, const std::string& body) {
-  return join("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", width, "\" height=\"", height, "\" viewBox=\"0 0 ",
-              width, " ", height, "\" font-family=\"Helvetica, Arial, sans-serif\" font-size=\"12\">\n",
-              "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-              text_at(width / 2, 24, title, "middle", " font-size=\"14\""), body, "</svg>\n");
-}
 
 class Plot {
  public:
-  explicit Plot(const Figure& figure) : figure_(figure) {
+  Plot(const Figure& figure, const FigureSize& size) : figure_(figure), size_(size) {
+    x_.whole = figure.whole_x;
     y_.log = figure.log_y;
+    std::vector<double> values;
     for (const FigureSeries& series : figure.series) {
       for (std::size_t i = 0; i < series.x.size(); ++i) {
         if (!x_.shows(series.x[i]) || !y_.shows(series.y[i])) continue;
         x_.include(series.x[i]);
         y_.include(series.y[i]);
+        values.push_back(series.y[i]);
       }
+    }
+    if (const auto fence = fence_of(std::move(values), y_.log)) {
+      y_.low = fence->low;
+      y_.high = fence->high;
+      outside_ = fence->outside;
     }
     x_.close();
     y_.close();
+    y_.pad();
+    top_ = size.title + 10 + (figure.subtitle.empty() ? 0 : 1.3 * size.font);
+    bottom_ = top_ + size.plot_height;
+    double widest = 0;
+    for (const double tick : y_.ticks(size.y_ticks)) {
+      widest = std::max(widest, text_width(tick_text(tick), size.font));
+    }
+    left_ = size.font + 8 + widest + 4;
+    right_ = size.width - 10;
   }
 
-  std::string body() const { return axes() + curves() + legend(); }
+  std::string svg() const {
+    const Legend legend(figure_, size_, outside_);
+    const double labels = bottom_ + 2.6 * size_.font + 4;
+    const double height = labels + legend.height() + 6;
+    return svg_document(figure_.title, size_, height, subtitle() + axes() + curves() + legend.body(labels));
+  }
 
  private:
-  double px(double x) const { return kLeft + x_.share(x) * (kWidth - kLeft - kRight); }
-  double py(double y) const { return kHeight - kBottom - y_.share(y) * (kHeight - kTop - kBottom); }
+  double px(double x) const { return left_ + x_.share(x) * (right_ - left_); }
+  double py(double y) const { return bottom_ - y_.share(y) * (bottom_ - top_); }
+
+  std::string subtitle() const {
+    if (figure_.subtitle.empty()) return {};
+    const std::string text = fitting(figure_.subtitle, size_.font, size_.width - 8);
+    return text_at(size_.width / 2, size_.title + 4 + 1.2 * size_.font, text, "middle",
+                   join(" fill=\"", kInkSoft, "\""));
+  }
 
   std::string axes() const {
+    const std::string soft = join(" fill=\"", kInkSoft, "\"");
+    const auto line = [](const std::string& path, const char* color) {
+      return join("<path d=\"", path, "\" fill=\"none\" stroke=\"", color, "\" stroke-width=\"0.5\"/>\n");
+    };
     std::string out;
-    for (const double tick : ticks(x_.low, x_.high, false)) {
-      out += join("<path d=\"M", at(px(tick)), " ", kTop, "V", kHeight - kBottom, "\" stroke=\"#ddd\"/>\n");
-      out += text_at(px(tick), kHeight - kBottom + 16, rounded(tick), "middle");
+    double free_from = 0;  // where the next label of x may begin
+    for (const double tick : x_.ticks(size_.x_ticks)) {
+      const std::string text = tick_text(tick);
+      const double half = text_width(text, size_.font) / 2;
+      out += line(join("M", at(px(tick)), " ", at(top_), "V", at(bottom_)), kGrid);
+      if (px(tick) - half < free_from) continue;
+      out += text_at(std::min(px(tick), size_.width - half - 1), bottom_ + size_.font + 2, text, "middle", soft);
+      free_from = px(tick) + half + 4;
     }
-    for (const double tick : ticks(y_.low, y_.high, y_.log)) {
-      out += join("<path d=\"M", kLeft, " ", at(py(tick)), "H", kWidth - kRight, "\" stroke=\"#ddd\"/>\n");
-      out += text_at(kLeft - 6, py(tick) + 4, rounded(tick), "end");
+    for (const double tick : y_.ticks(size_.y_ticks)) {
+      out += line(join("M", at(left_), " ", at(py(tick)), "H", at(right_)), kGrid);
+      out += text_at(left_ - 4, py(tick) + 0.35 * size_.font, tick_text(tick), "end", soft);
     }
-    out += text_at((kLeft + kWidth - kRight) / 2, kHeight - 12, figure_.x_label, "middle");
-    const double middle = (kTop + kHeight - kBottom) / 2;
-    return out + text_at(16, middle, figure_.y_label, "middle", join(" transform=\"rotate(-90 16 ", at(middle), ")\""));
+    out += line(join("M", at(left_), " ", at(top_), "V", at(bottom_), "H", at(right_)), kInkSoft);
+    out += text_at((left_ + right_) / 2, bottom_ + 2.3 * size_.font + 2, figure_.x_label, "middle", soft);
+    const double x = size_.font + 2, y = (top_ + bottom_) / 2;
+    return out +
+           text_at(x, y, figure_.y_label, "middle", join(soft, " transform=\"rotate(-90 ", at(x), " ", at(y), ")\""));
   }
 
+  // Outliers are cut off at the frame; dots on it are whole.
   std::string curves() const {
+    constexpr double kSpill = 3;
     std::string out;
-    for (std::size_t s = 0; s < figure_.series.size(); ++s) {
-      const FigureSeries& series = figure_.series[s];
-      const std::string color = color_of(s, figure_.series.size());
-      std::string path;
-      bool down = false;
-      for (std::size_t i = 0; i < series.x.size(); ++i) {
-        const bool shown = x_.shows(series.x[i]) && y_.shows(series.y[i]);
-        if (shown && series.dots) {
-          out += join("<circle cx=\"", at(px(series.x[i])), "\" cy=\"", at(py(series.y[i])), "\" r=\"2\" fill=\"",
-                      color, "\"/>\n");
-        } else if (shown) {
-          path += join(down ? "L" : "M", at(px(series.x[i])), " ", at(py(series.y[i])));
-        }
-        down = shown;
-      }
-      if (!path.empty()) {
-        out += join("<path d=\"", path, "\" fill=\"none\" stroke-width=\"1.5\" stroke=\"", color, "\"/>\n");
-      }
-    }
-    return out;
+    for (const FigureSeries& series : figure_.series) out += curve(series);
+    if (outside_ == 0) return out;
+    return join("<clipPath id=\"frame\"><rect x=\"", at(left_ - kSpill), "\" y=\"", at(top_ - kSpill), "\" width=\"",
+                at(right_ - left_ + 2 * kSpill), "\" height=\"", at(bottom_ - top_ + kSpill),
+                "\"/></clipPath>\n<g clip-path=\"url(#frame)\">\n", out, "</g>\n");
   }
 
-  std::string legend() const {
-    std::string out;
-    if (figure_.series.size() < 2) return out;
-    const std::size_t entries = std::min(figure_.series.size(), kLegendEntries);
-    const auto line = [](std::size_t entry) { return kTop + 14 + 16 * static_cast<double>(entry); };
-    for (std::size_t s = 0; s < entries; ++s) {
-      const double y = line(s);
-      out += join("<rect x=\"", kWidth - kRight - 18, "\" y=\"", y - 9, "\" width=\"10\" height=\"10\" fill=\"",
-                  color_of(s, figure_.series.size()), "\"/>\n");
-      out += text_at(kWidth - kRight - 24, y, figure_.series[s].label, "end");
+  std::string curve(const FigureSeries& series) const {
+    const LineLook look = line_look(series.style);
+    const auto shows = [&](std::size_t i) { return x_.shows(series.x[i]) && y_.shows(series.y[i]); };
+    const std::vector<std::size_t> kept = thin(series.y, kMostPoints);
+    const auto known = static_cast<std::size_t>(std::ranges::count_if(kept, shows));
+    const std::size_t every = series.style == LineStyle::kMarked ? (known + kMostMarkers - 1) / kMostMarkers : 1;
+    std::string path, dots;
+    std::size_t number = 0;  // among the known points
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      const std::size_t i = kept[k];
+      if (!shows(i)) continue;
+      const bool follows = k > 0 && shows(kept[k - 1]);
+      const bool goes_on = k + 1 < kept.size() && shows(kept[k + 1]);
+      const bool marked = look.marker > 0 && (number % every == 0 || number + 1 == known);
+      const double x = px(series.x[i]), y = py(series.y[i]);
+      ++number;
+      if (look.width > 0 && (follows || goes_on)) path += join(follows ? "L" : "M", at(x), " ", at(y));
+      if (marked || (!follows && !goes_on)) dots += dot_at(x, y, series, look.marker > 0 ? look.marker : kLoneDot);
     }
-    if (entries < figure_.series.size()) {
-      out +=
-          text_at(kWidth - kRight - 24, line(entries), join("and ", figure_.series.size() - entries, " more"), "end");
-    }
-    return out;
+    return (path.empty() ? "" : join("<path d=\"", path, "\"", stroke_of(series), "/>\n")) + dots;
   }
 
   const Figure& figure_;
-  Scale x_, y_;
+  const FigureSize& size_;
+  std::size_t outside_ = 0;
+  Axis x_, y_;
+  double left_ = 0, right_ = 0, top_ = 0, bottom_ = 0;
 };
 
 }  // namespace
 
-std::vector<double> ticks(double low, double high, bool log) {
-  std::vector<double> found;
-  if (log) {
-    for (double power = std::ceil(std::log10(low) - 1e-9); power <= std::log10(high) + 1e-9; ++power) {
-      found.push_back(std::pow(10, power));
-    }
-    if (found.size() >= 2) return found;
-    found.clear();
-  }
-  constexpr int kMost = 12;
-  const double raw = high / 6 - low / 6;
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  const double step = power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
-  const double first = std::ceil(low / step - 1e-9);
-  // Counted, because beyond 2^53 steps first + 1 is first again; there, and where the step is 0, the ends must do.
-  for (int i = 0; i < kMost && std::isfinite(first); ++i) {
-    const double tick = (first + i) * step;
-    if (!std::isfinite(tick) || tick > high + 1e-9 * step || (!found.empty() && tick <= found.back())) break;
-    found.push_back(tick);
-  }
-  if (found.empty()) found.push_back(low);
-  return found;
+std::string figure_svg(const Figure& figure, FigureWidth width) {
+  const FigureSize size = figure_size(width);
+  return Plot(figure, size).svg();
 }
-
-std::string figure_svg(const Figure& figure) { return svg(figure.title, kWidth, kHeight, Plot(figure).body()); }
 
 std::string figure_csv(const Figure& figure) {
   const auto cell = [](double value) { return std::isfinite(value) ? number_text(value) : std::string(); };
   std::string text = "series,x,y\n";
   for (const FigureSeries& series : figure.series) {
     for (std::size_t i = 0; i < series.x.size(); ++i) {
-      text += csv_row({series.label, cell(series.x[i]), cell(series.y[i])}) + "\n";
+      text += csv_row({series.full_name(), cell(series.x[i]), cell(series.y[i])}) + "\n";
     }
   }
   return text;
-}
-
-std::string heatmap_svg(const std::string& title, const SweepTable& table) {
-  GLUON_CHECK(table.groups.size() == 2, "figures: a heatmap needs a sweep over 2 groups, got ", table.groups.size());
-  std::set<double> rows, columns;
-  Scale values;
-  for (const SweepCell& cell : table.cells) {
-    rows.insert(cell.radii[0]);
-    columns.insert(cell.radii[1]);
-    values.include(cell.val);
-  }
-  values.close();
-  constexpr double kCellWidth = 80, kCellHeight = 40, kTopSpace = 60, kLeftSpace = 100;
-  std::string out;
-  const auto place = [](const std::set<double>& all, double value) {
-    return static_cast<double>(std::distance(all.begin(), all.find(value)));
-  };
-  for (const double radius : columns) {
-    out += text_at(kLeftSpace + kCellWidth * (place(columns, radius) + 0.5), kTopSpace - 6, rounded(radius), "middle");
-  }
-  for (const double radius : rows) {
-    out += text_at(kLeftSpace - 8, kTopSpace + kCellHeight * (place(rows, radius) + 0.5) + 4, rounded(radius), "end");
-  }
-  for (const SweepCell& cell : table.cells) {
-    const double x = kLeftSpace + kCellWidth * place(columns, cell.radii[1]);
-    const double y = kTopSpace + kCellHeight * place(rows, cell.radii[0]);
-    const double good = std::isfinite(cell.val) ? 1 - values.share(cell.val) : 0;
-    out += join("<rect x=\"", x, "\" y=\"", y, "\" width=\"", kCellWidth, "\" height=\"", kCellHeight,
-                "\" stroke=\"white\" fill=\"#0072b2\" fill-opacity=\"", 0.08 + 0.6 * good, "\"/>\n");
-    out += text_at(x + kCellWidth / 2, y + kCellHeight / 2 + 4,
-                   std::isfinite(cell.val) ? rounded(cell.val) : "diverged", "middle");
-  }
-  const double width = kLeftSpace + kCellWidth * static_cast<double>(columns.size()) + 20;
-  const double height = kTopSpace + kCellHeight * static_cast<double>(rows.size()) + 40;
-  out += text_at(width / 2, height - 12, join("down: ", table.groups[0], ", across: ", table.groups[1]), "middle");
-  return svg(title, std::max(width, 320.0), height, out);
 }
 
 }  // namespace gluon::lab

@@ -11,6 +11,8 @@
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
+#include "lab/report/heatmap.h"
+#include "lab/report/palette.h"
 
 namespace gluon::lab {
 namespace {
@@ -30,26 +32,40 @@ FigureSeries series_of(const std::string& label, const Rows& rows, Value value) 
   return series;
 }
 
+// As on the page: a run has a colour and a dash, its training loss is thin and pale.
 Figure loss_figure(const ReportData& data) {
   Figure figure{.name = "loss", .title = "Loss", .y_label = "loss"};
-  for (const ReportRun& run : data.runs) {
-    figure.series.push_back(series_of(run.name + ", training", run.log, [](const LogRow& row) {
+  for (std::size_t i = 0; i < data.runs.size(); ++i) {
+    const ReportRun& run = data.runs[i];
+    FigureSeries training = series_of(run.name, run.log, [](const LogRow& row) {
       return std::isnan(row.loss) ? std::nullopt : std::optional(row.loss);
-    }));
-    figure.series.push_back(series_of(run.name + ", validation", run.log, &LogRow::val));
+    });
+    FigureSeries validation = series_of(run.name, run.log, &LogRow::val);
+    training.kind = "training";
+    validation.kind = "validation";
+    training.style = LineStyle::kFaint;
+    validation.style = LineStyle::kMarked;
+    for (FigureSeries* series : {&training, &validation}) {
+      series->color = run_color(i);
+      series->dash = run_dash(i);
+    }
+    figure.series.push_back(std::move(training));
+    figure.series.push_back(std::move(validation));
   }
   return figure;
 }
 
-Figure layer_figure(const ReportRun& run, const ReportLayer& layer) {
+Figure layer_figure(const ReportRun& run, const ReportLayer& layer, std::size_t index) {
   Figure figure{.name = join(run.name, "-layer-", layer.name), .title = layer.name, .y_label = "Lhat"};
   figure.series.push_back(series_of("Lhat", layer.samples, &Sample::smoothness));
-  figure.series.back().dots = true;
+  figure.series.back().style = LineStyle::kDots;
+  figure.series.back().color = run_color(index);
   if (!layer.fit) return figure;
   const Fit& fit = *layer.fit;
-  figure.title += join(": L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
+  figure.subtitle = join("L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
   figure.series.push_back(series_of("L0 + L1 |g|*", layer.samples,
                                     [&](const Sample& sample) { return fit.l0 + fit.l1 * sample.gradient; }));
+  figure.series.back().color = kFitColor;
   return figure;
 }
 
@@ -66,30 +82,43 @@ std::vector<Figure> block_figures(const ReportRun& run) {
     }
     figure->series.push_back(series_of(join("B.", block), layer.samples, &Sample::smoothness));
   }
+  for (Figure& figure : figures) {
+    for (std::size_t i = 0; i < figure.series.size(); ++i) {
+      figure.series[i].color = ramp_color(i, figure.series.size());
+    }
+  }
   return figures;
 }
 
 Figure radii_figure(const ReportRun& run) {
   Figure figure{.name = run.name + "-radii", .title = run.name + ": radii", .y_label = "radius", .log_y = true};
   for (std::size_t i = 0; !run.log.empty() && i < run.log.front().radii.size(); ++i) {
-    figure.series.push_back(
-        series_of(run.log.front().radii[i].first, run.log, [i](const LogRow& row) { return row.radii[i].second; }));
+    const std::string& role = run.log.front().radii[i].first;
+    figure.series.push_back(series_of(role, run.log, [i](const LogRow& row) { return row.radii[i].second; }));
+    figure.series.back().color = group_color(role);
   }
   return figure;
 }
 
 Figure optimizer_figure(const ReportRun& run) {
-  return {.name = run.name + "-optimizer",
-          .title = run.name + ": the optimizer's share of a step's time",
-          .y_label = "share",
-          .series = {series_of("optimizer", run.log, &LogRow::optimizer)}};
+  Figure figure{.name = run.name + "-optimizer",
+                .title = run.name + ": the optimizer's share of a step's time",
+                .y_label = "share",
+                .series = {series_of("optimizer", run.log, &LogRow::optimizer)}};
+  figure.series[0].color = group_color("optimizer");
+  return figure;
 }
 
 // Adds one curve, unless none of its values is known.
-void add_history(Figure& figure, const std::string& label, const GroupHistory& history,
+void add_history(Figure& figure, const std::string& what, const GroupHistory& history,
                  const std::vector<double>& values) {
   if (std::none_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); })) return;
-  figure.series.push_back({.label = label, .x = {history.steps.begin(), history.steps.end()}, .y = values});
+  const std::string group = history.group.empty() ? "all" : history.group;
+  figure.series.push_back({.label = group,
+                           .kind = what,
+                           .x = {history.steps.begin(), history.steps.end()},
+                           .y = values,
+                           .color = group_color(group)});
 }
 
 std::vector<Figure> history_figures(const ReportRun& run) {
@@ -99,10 +128,11 @@ std::vector<Figure> history_figures(const ReportRun& run) {
                .y_label = "radius",
                .log_y = true};
   for (const GroupHistory& history : run.histories) {
-    const std::string group = history.group.empty() ? "all" : history.group;
-    add_history(alignment, group, history, history.alignment);
-    add_history(radii, group + ", used", history, history.used);
-    add_history(radii, group + ", predicted", history, history.predicted);
+    add_history(alignment, "", history, history.alignment);
+    add_history(radii, "used", history, history.used);
+    const std::size_t before = radii.series.size();
+    add_history(radii, "predicted", history, history.predicted);
+    if (radii.series.size() > before) radii.series.back().style = LineStyle::kDashed;
   }
   return {std::move(alignment), std::move(radii)};
 }
@@ -120,12 +150,24 @@ std::string sweep_csv(const SweepTable& table) {
   return text;
 }
 
+// As names of files: they may differ only in characters that file_name() replaces.
+template <typename Items, typename Name> std::vector<std::string> unique_names(const Items& items, Name name) {
+  std::map<std::string, int> uses;
+  std::vector<std::string> names;
+  for (const auto& item : items) {
+    names.push_back(file_name(std::invoke(name, item)));
+    if (const int used = uses[names.back()]++; used > 0) names.back() += join("-", used + 1);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<Figure> report_figures(const ReportData& data) {
   std::vector<Figure> figures{loss_figure(data)};
-  for (const ReportRun& run : data.runs) {
-    for (const ReportLayer& layer : run.layers) figures.push_back(layer_figure(run, layer));
+  for (std::size_t i = 0; i < data.runs.size(); ++i) {
+    const ReportRun& run = data.runs[i];
+    for (const ReportLayer& layer : run.layers) figures.push_back(layer_figure(run, layer, i));
     for (Figure& figure : block_figures(run)) figures.push_back(std::move(figure));
     figures.push_back(radii_figure(run));
     figures.push_back(optimizer_figure(run));
@@ -135,16 +177,12 @@ std::vector<Figure> report_figures(const ReportData& data) {
     std::erase_if(figure.series, [](const FigureSeries& series) { return series.x.empty(); });
   }
   std::erase_if(figures, [](const Figure& figure) { return figure.series.empty(); });
-  // Names may differ only in characters that file_name() replaces.
-  std::map<std::string, int> uses;
-  for (Figure& figure : figures) {
-    figure.name = file_name(figure.name);
-    if (const int used = uses[figure.name]++; used > 0) figure.name += join("-", used + 1);
-  }
+  const std::vector<std::string> names = unique_names(figures, &Figure::name);
+  for (std::size_t i = 0; i < figures.size(); ++i) figures[i].name = names[i];
   return figures;
 }
 
-std::size_t write_figures(const ReportData& data, const fs::path& folder) {
+std::size_t write_figures(const ReportData& data, const fs::path& folder, FigureWidth width) {
   make_output_folder("--figures", folder);
   std::size_t written = 0;
   const auto write = [&](const std::string& name, const std::string& svg, const std::string& csv) {
@@ -152,14 +190,10 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder) {
     write_text_atomically(folder / (name + ".csv"), csv);
     ++written;
   };
-  for (const Figure& figure : report_figures(data)) write(figure.name, figure_svg(figure), figure_csv(figure));
-  for (const ReportSweep& sweep : data.sweeps) {
-    const std::string name = file_name("sweep-" + sweep.name);
-    if (sweep.table.groups.size() == 2) {
-      write(name, heatmap_svg(sweep.name + ": validation loss", sweep.table), sweep_csv(sweep.table));
-    } else {
-      write_text_atomically(folder / (name + ".csv"), sweep_csv(sweep.table));
-    }
+  for (const Figure& figure : report_figures(data)) write(figure.name, figure_svg(figure, width), figure_csv(figure));
+  const std::vector<std::string> names = unique_names(data.sweeps, &ReportSweep::name);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    write("sweep-" + names[i], heatmap_svg(data.sweeps[i], width), sweep_csv(data.sweeps[i].table));
   }
   return written;
 }

@@ -7,7 +7,7 @@
 //   <run>-optimizer            the optimizer's share of the step's time
 //   <run>-alignment            alignment, per group of layers
 //   <run>-predicted-radii      predicted and used radii, per group of layers
-//   sweep-<name>               validation losses; a heatmap if the sweep is over two groups, else only the CSV
+//   sweep-<name>               a heatmap of validation losses
 
 #pragma once
 
@@ -25,7 +25,8 @@ std::vector<Figure> report_figures(const ReportData& data);
 
 /// Creates `folder`, writes all figures into it and returns the number of charts. Throws InputError when `folder` is a
 /// file or not empty.
-std::size_t write_figures(const ReportData& data, const std::filesystem::path& folder);
+std::size_t write_figures(const ReportData& data, const std::filesystem::path& folder,
+                          FigureWidth width = FigureWidth::kPage);
 
 /// Creates `folder` and writes FOLDER/<run>/events.out.tfevents.gluon for each run: the scalars of its log
 /// (lab/train/event_file.h), then smoothness/<layer>, gradient/<layer> and alignment/<layer>. Returns the number of

@@ -16,7 +16,7 @@ namespace gluon::lab {
 struct ReportLimits {
   std::size_t log_points = 2000;     // per curve, at most
   std::size_t layer_samples = 400;   // per layer, at most
-  std::size_t run_points = 180'000;  // the page of 50 runs has less than 10 MB
+  std::size_t run_points = 260'000;  // the page of 50 runs has less than 10 MB
   std::size_t sweep_points = 60'000;
 
   /// For a page with that many runs and sweeps. Few numbers of them have limits of their own, so that a run that

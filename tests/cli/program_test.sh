@@ -169,6 +169,11 @@ expect 0 "validation loss" report "$work/run" "$work/recorded" "$work/sweep" --t
 expect 0 "not fitted" report "$work/recorded" --text --skip-first 3
 expect 0 "figures to $work/figures" report "$work/recorded" "$work/sweep" --figures "$work/figures"
 [ -s "$work/figures/loss.svg" ] && [ -s "$work/figures/sweep-sweep.csv" ] || { echo "FAILED: figures are missing"; failed=$((failed + 1)); }
+expect 0 "figures to $work/narrow" report "$work/recorded" --figures "$work/narrow" --figure-width column
+check "a column has another width" grep -q 'width="3.30in"' "$work/narrow/loss.svg"
+expect 2 "--figure-width must be column or page, got 'wide'" report "$work/recorded" --figures "$work/wide" --figure-width wide
+check "refused figures were written" [ ! -e "$work/wide" ]
+expect 2 "--figure-width requires --figures" report "$work/recorded" --figure-width page
 expect 2 "missing does not exist" report "$work/run" "$work/missing" --json "$work/report.json"
 check "a refused report was written" [ ! -e "$work/report.json" ]
 mkdir -p "$work/folder/empty"

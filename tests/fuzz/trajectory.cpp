@@ -1,4 +1,5 @@
 #include "lab/report/figures.h"
+#include "lab/report/heatmap.h"
 #include "lab/report/report_json.h"
 #include "lab/report/text_report.h"
 #include "tests/fuzz/fuzz_targets.h"
@@ -23,6 +24,6 @@ void gluon::fuzz::trajectory(std::string_view bytes) {
     (void)lab::figure_csv(figure);
   }
   for (const lab::ReportSweep& sweep : data.sweeps) {
-    if (sweep.table.groups.size() == 2) (void)lab::heatmap_svg(sweep.name, sweep.table);
+    (void)lab::heatmap_svg(sweep);
   }
 }

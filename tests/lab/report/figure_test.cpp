@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "gluon/core/check.h"
 #include "tests/expect_error.h"
 
 namespace gluon::lab {
@@ -13,35 +14,6 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
-}
-
-TEST(Ticks, AreRoundNumbers) {
-  EXPECT_EQ(ticks(0, 6, false), (std::vector<double>{0, 1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(ticks(-0.5, 100, false), (std::vector<double>{0, 20, 40, 60, 80, 100}));
-  EXPECT_EQ(ticks(0.5, 200, true), (std::vector<double>{1, 10, 100}));
-  EXPECT_EQ(ticks(2, 8, true), (std::vector<double>{2, 3, 4, 5, 6, 7, 8}));
-}
-
-TEST(Ticks, AreFewInEveryRange) {
-  const double tiny = std::numeric_limits<double>::denorm_min(), huge = std::numeric_limits<double>::max();
-  const double ulp = std::numeric_limits<double>::epsilon();
-  const std::pair<double, double> ranges[] = {
-      {1, 1 + ulp},   {1, 1 + 2 * ulp}, {0.003, 0.003 * (1 + 2 * ulp)},
-      {1, 1},         {1e300, 1e300},   {9.223372036854774e18, 9.223372036854776e18},
-      {0, tiny},      {tiny, 2 * tiny}, {tiny, huge},
-      {-huge, huge},  {1e16, 1e16 + 4}, {-1e16 - 4, -1e16},
-      {1 - ulp, 1e9}, {huge / 2, huge}};
-  for (const auto& [low, high] : ranges) {
-    for (const bool log : {false, true}) {
-      if (log && low <= 0) continue;
-      const std::vector<double> found = ticks(low, high, log);
-      EXPECT_LE(found.size(), 700u) << low << " " << high;
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        EXPECT_TRUE(std::isfinite(found[i])) << low << " " << high;
-        EXPECT_TRUE(i == 0 || found[i] > found[i - 1]) << low << " " << high;
-      }
-    }
-  }
 }
 
 TEST(FigureSvg, DrawsRangesOfAFewUlps) {
@@ -63,15 +35,15 @@ TEST(FigureSvg, DrawsRangesOfAFewUlps) {
 
 TEST(FigureSvg, OmitsPointsThatCannotBeDrawn) {
   Figure figure{.title = "a < b & c", .x_label = "x", .y_label = "y", .log_y = true};
-  figure.series = {{.label = "dots", .x = {1, 2, 3, 4}, .y = {1, std::nan(""), 0, 10}, .dots = true},
-                   {.label = "line", .x = {1, 2, 3, 4}, .y = {1, 2, std::nan(""), 4}}};
+  figure.series = {{.label = "dots", .x = {1, 2, 3, 4}, .y = {1, std::nan(""), 0, 10}, .style = LineStyle::kDots},
+                   {.label = "line", .x = {1, 2, 3, 4, 5}, .y = {1, 2, std::nan(""), 4, 3}}};
   const std::string svg = figure_svg(figure);
-  EXPECT_EQ(count(svg, "<circle"), 2u);
+  EXPECT_EQ(count(svg, "<circle"), 3u) << "two, and one in the legend";
   EXPECT_NE(svg.find("a &lt; b &amp; c"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   // The gap interrupts the curve, which has two moves.
-  const auto stroke = svg.find("fill=\"none\"");
+  const auto stroke = svg.find("stroke-linejoin");
   const auto curve = svg.rfind("<path", stroke);
   EXPECT_EQ(count(svg.substr(curve, stroke - curve), "M"), 2u);
 }
@@ -93,22 +65,110 @@ TEST(FigureCsv, ContainsAllPoints) {
   EXPECT_EQ(figure_csv(figure), "series,x,y\n\"a, \"\"b\"\"\",1,0.5\n\"a, \"\"b\"\"\",2,\n");
 }
 
-TEST(Heatmap, OneCellPerRun) {
-  const SweepTable table{{"hidden", "embedding"},
-                         {{.radii = {1, 2}, .val = 3.25}, {.radii = {1, 4}, .val = std::nan("")}}};
-  const std::string svg = heatmap_svg("grid", table);
-  EXPECT_EQ(count(svg, "fill-opacity"), 2u);
-  EXPECT_NE(svg.find("3.25"), std::string::npos);
-  EXPECT_NE(svg.find("diverged"), std::string::npos);
-  EXPECT_INPUT_ERROR((void)heatmap_svg("line", {{"hidden"}, {}}), "a heatmap needs a sweep over 2 groups, got 1");
+TEST(FigureSvg, APointWithoutNeighboursIsADot) {
+  const double gap = std::nan("");
+  const auto dots = [&](std::vector<double> y) {
+    FigureSeries series{.label = "s", .x = {1, 2, 3, 4, 5}, .y = std::move(y), .color = "#123456"};
+    series.x.resize(series.y.size());
+    return count(figure_svg({.series = {series}}), "<circle");
+  };
+  EXPECT_EQ(dots({3}), 1u);
+  EXPECT_EQ(dots({3, 4}), 0u);
+  EXPECT_EQ(dots({3, gap, 4, 5, gap}), 1u);
+  EXPECT_EQ(dots({gap, 3, gap, 4, gap}), 2u);
+}
+
+TEST(FigureSvg, HasTheWidthsOfAPaper) {
+  const Figure figure{.title = "a title", .series = {{.label = "s", .x = {1, 2}, .y = {1, 2}}}};
+  EXPECT_NE(figure_svg(figure, FigureWidth::kColumn).find("width=\"3.30in\""), std::string::npos);
+  EXPECT_NE(figure_svg(figure, FigureWidth::kPage).find("width=\"6.90in\""), std::string::npos);
+  EXPECT_NE(figure_svg(figure, FigureWidth::kColumn).find("font-size=\"7\""), std::string::npos);
+  EXPECT_EQ(parse_figure_width("column"), FigureWidth::kColumn);
+  EXPECT_EQ(parse_figure_width("page"), FigureWidth::kPage);
+  EXPECT_INPUT_ERROR(parse_figure_width("wide"), "--figure-width must be column or page, got 'wide'");
+}
+
+TEST(FigureSvg, StepsAreWholeNumbers) {
+  Figure figure{.series = {{.label = "s", .x = {1, 2, 3}, .y = {1, 2, 3}}}};
+  EXPECT_EQ(figure_svg(figure).find(">1.5</text>"), figure_svg(figure).rfind(">1.5</text>")) << "only on the y axis";
+  figure.whole_x = false;
+  EXPECT_NE(figure_svg(figure).find(">1.5</text>"), figure_svg(figure).rfind(">1.5</text>"));
+}
+
+TEST(FigureSvg, LongSeriesAreThinnedAndKeepTheirSpikes) {
+  FigureSeries series{.label = "s", .color = "#123456"};
+  for (int i = 0; i < 200'000; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(i == 123'456 ? 100 : std::sin(i));
+  }
+  const std::string svg = figure_svg({.series = {series}});
+  EXPECT_LT(svg.size(), 60'000u);
+  EXPECT_NE(svg.find(">1 value is outside</text>"), std::string::npos);
+}
+
+TEST(FigureSvg, OutliersAreCountedAndCutOff) {
+  FigureSeries series{.label = "s", .color = "#123456"};
+  for (int i = 0; i < 20; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(i == 0 ? 1000 : 3 + 0.1 * i);
+  }
+  std::string svg = figure_svg({.series = {series}});
+  EXPECT_NE(svg.find("clip-path"), std::string::npos);
+  EXPECT_NE(svg.find(">1 value is outside</text>"), std::string::npos);
+  EXPECT_EQ(svg.find(">1000</text>"), std::string::npos);
+  series.y[0] = 3;
+  svg = figure_svg({.series = {series}});
+  EXPECT_EQ(svg.find("clip-path"), std::string::npos);
+  EXPECT_EQ(svg.find("outside</text>"), std::string::npos);
+}
+
+TEST(FigureSvg, MarksMeasuredPointsButNotTooMany) {
+  FigureSeries series{.label = "s", .color = "#123456", .style = LineStyle::kMarked};
+  for (int i = 0; i < 1000; ++i) {
+    series.x.push_back(i);
+    series.y.push_back(i % 7);
+  }
+  EXPECT_LE(count(figure_svg({.series = {series}}), "<circle"), kMostMarkers + 1);
+  series.x.resize(5);
+  series.y.resize(5);
+  EXPECT_EQ(count(figure_svg({.series = {series}}), "<circle"), 5u);
+}
+
+TEST(Figure, LooksOfLines) {
+  const std::vector<double> dash = {7, 4};
+  Figure figure;
+  const auto line = [](const std::string& label, const std::string& kind, const std::string& color) {
+    return FigureSeries{.label = label, .kind = kind, .x = {1, 2}, .y = {1, 2}, .color = color};
+  };
+  figure.series = {line("a", "training", "#111111"), line("a", "validation", "#222222"),
+                   line("b", "validation", "#333333")};
+  figure.series[0].style = LineStyle::kFaint;
+  figure.series[1].dash = dash;
+  const std::string svg = figure_svg(figure);
+  const std::string faint = "stroke-width=\"0.66\" stroke-opacity=\"0.6\"";
+  EXPECT_EQ(count(svg, "stroke=\"#111111\" " + faint), 1u);
+  EXPECT_EQ(count(svg, join("stroke=\"", kInkSoft, "\" ", faint)), 1u) << "the kinds are explained";
+  EXPECT_EQ(count(svg, "stroke=\"#222222\" stroke-width=\"1.08\" stroke-dasharray=\"4.2 2.4\""), 1u);
+  EXPECT_EQ(count(svg, "stroke=\"#111111\" stroke-width=\"1.08\""), 1u) << "in the legend";
+  for (const char* entry : {">training<", ">validation<", ">a<", ">b<"}) EXPECT_EQ(count(svg, entry), 1u) << entry;
 }
 
 TEST(Figure, LegendCountsOmittedSeries) {
   Figure figure;
-  for (int i = 0; i < 20; ++i) figure.series.push_back({.label = std::to_string(i), .x = {1, 2}, .y = {1, 2}});
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = std::to_string(i);
+    figure.series.push_back({.label = name, .x = {1, 2}, .y = {1, 2}});
+  }
   EXPECT_NE(figure_svg(figure).find(">and 6 more</text>"), std::string::npos);
   figure.series.resize(14);
   EXPECT_EQ(figure_svg(figure).find(" more</text>"), std::string::npos);
+}
+
+TEST(FigureText, LongTextIsCutBetweenCharacters) {
+  EXPECT_EQ(fitting("short", 8, 100), "short");
+  const std::string cut = fitting("ÄÖÜäöüßÄÖÜäöüß", 8, 45);
+  EXPECT_EQ(cut, "ÄÖÜäöüßÄ…");
+  EXPECT_LE(text_width(cut, 8), 45);
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "lab/report/figures.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "gluon/core/atomic_file.h"
+#include "lab/report/palette.h"
 #include "lab/train/event_file.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/read_events.h"
@@ -31,7 +33,8 @@ TEST(Figures, NamesAreUniqueFileNames) {
   EXPECT_EQ(names, (std::vector<std::string>{"loss", "runs_a-layer-h.0.q_x", "runs_a-layer-h.0.q_x-2",
                                              "runs_a-blocks-q", "runs_a-radii", "runs_a-optimizer", "runs_a-alignment",
                                              "runs_a-predicted-radii"}));
-  EXPECT_EQ(figures[1].title, "h.0.q/x: L0 = 1, L1 = 2, relative MSE 0");
+  EXPECT_EQ(figures[1].title, "h.0.q/x");
+  EXPECT_EQ(figures[1].subtitle, "L0 = 1, L1 = 2, relative MSE 0");
   EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
 }
 
@@ -43,12 +46,39 @@ TEST(Figures, GroupHistories) {
             "series,x,y\n\"hidden, used\",1,0.1\n\"hidden, predicted\",1,0.3\n\"adam, predicted\",1,0.4\n");
 }
 
-TEST(Figures, OnlySweepsOverTwoGroupsHaveHeatmaps) {
+TEST(Figures, LooksAreThoseOfThePage) {
+  ReportData data = small_report();
+  data.runs.push_back(data.runs[0]);
+  data.runs[1].name = "runs/b";
+  data.runs[1].log[0].val.reset();
+  const std::vector<Figure> figures = report_figures(data);
+  const std::vector<FigureSeries>& loss = figures[0].series;
+  ASSERT_EQ(loss.size(), 3u);
+  EXPECT_EQ(loss[0].style, LineStyle::kFaint) << "training";
+  EXPECT_EQ(loss[1].style, LineStyle::kMarked) << "validation";
+  EXPECT_EQ(loss[0].full_name(), "runs/a, training");
+  EXPECT_EQ(loss[1].full_name(), "runs/a, validation");
+  EXPECT_EQ(loss[2].full_name(), "runs/b, training") << "it has no validation loss";
+  EXPECT_EQ(loss[0].color, run_color(0));
+  EXPECT_EQ(loss[2].color, run_color(1));
+  const auto figure = [&](const std::string& name) {
+    return *std::ranges::find_if(figures, [&](const Figure& one) { return one.name == name; });
+  };
+  EXPECT_EQ(figure("runs_b-layer-h.0.q_x").series[0].color, run_color(1));
+  EXPECT_EQ(figure("runs_b-layer-h.0.q_x").series[1].color, kFitColor);
+  for (const char* name : {"runs_a-radii", "runs_a-alignment", "runs_b-predicted-radii"}) {
+    EXPECT_EQ(figure(name).series[0].color, group_color("hidden")) << name;
+  }
+  EXPECT_EQ(figure("runs_a-predicted-radii").series[0].style, LineStyle::kLine);
+  EXPECT_EQ(figure("runs_a-predicted-radii").series[1].style, LineStyle::kDashed);
+}
+
+TEST(Figures, SweepsWithTheSameFileNameAreAllWritten) {
   const TemporaryFolder folder;
-  const ReportData data{{}, {}, {{"line", {{"hidden"}, {{.radii = {1}, .val = 3}}}}}};
-  EXPECT_EQ(write_figures(data, folder.path() / "figures"), 0u);
-  EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures/sweep-line.csv"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "figures/sweep-line.svg"));
+  const SweepTable table{{"hidden"}, {{.radii = {1}, .val = 3}}};
+  EXPECT_EQ(write_figures({{}, {}, {{"x/a", table, {}}, {"x:a", table, {}}}, {}}, folder.path() / "figures"), 2u);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures/sweep-x_a.svg"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "figures/sweep-x_a-2.csv"));
 }
 
 TEST(Figures, NoDataGivesNoFigures) { EXPECT_TRUE(report_figures({{}, {ReportRun{.name = "empty"}}, {}}).empty()); }
