@@ -99,9 +99,10 @@ class Chart {
   private join(): uPlot.AlignedData {
     const parts = this.series.map((one) => points(one, this.logY));
     this.frame.dataset.points = parts.map(([, y]) => y.filter((value) => value !== null).length).join(',');
-    this.fence = fenceOf(parts.map(([, y]) => y), this.logY);
-    // Steps have no outliers; gradients have.
-    this.fenceX = this.series[0].style === 'dots' ? fenceOf(parts.map(([x]) => x), false) : null;
+    // Measured dots are to be seen, however far the line beside them is. Steps have no outliers; gradients have.
+    const dots = parts.filter((_, i) => this.series[i].style === 'dots');
+    this.fence = fenceOf((dots.length ? dots : parts).map(([, y]) => y), this.logY);
+    this.fenceX = fenceOf(dots.map(([x]) => x), false);
     const outside = (this.fence?.outside ?? 0) + (this.fenceX?.outside ?? 0);
     this.all.hidden = outside === 0;
     this.all.textContent = this.everything ? 'Leave out outliers'
@@ -241,4 +242,5 @@ export function drawChart(place: HTMLElement, series: Series[], options: ChartOp
   before?.destroy();
   placed.set(place, chart);
   place.replaceChildren(chart.element);
+  place.style.minHeight = ''; // it was a stand-in for the chart
 }

@@ -28,6 +28,14 @@ export function section(id: string, heading: string, about: Child, ...children: 
     h('h2', {id: `${id}-heading`}, heading), h('p', {class: 'about'}, about), ...children);
 }
 
+/** Calls `rebuild`, after which the element in `parent` with the same data-focus as before has the focus. */
+export function keepFocus(parent: HTMLElement, rebuild: () => void): void {
+  const focused = parent.contains(document.activeElement)
+    ? document.activeElement!.closest('[data-focus]')?.getAttribute('data-focus') : null;
+  rebuild();
+  if (focused) parent.querySelector<HTMLElement>(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+}
+
 /** A labelled drop-down; options are [value, text]. */
 export function select(label: string, options: [string, string][], changed: (value: string) => void,
   chosen = ''): HTMLLabelElement {

@@ -1,6 +1,6 @@
 // All layers: a grid of small charts to filter and sort.
 import {measured, title, type Fit, type Layer, type Report} from './data.ts';
-import {h, section, select} from './element.ts';
+import {h, keepFocus, section, select} from './element.ts';
 import {number, percent} from './format.ts';
 import {groupDot, groupName} from './group_mark.ts';
 import {LayerView} from './layer_view.ts';
@@ -28,14 +28,16 @@ function constants(fit: Fit): HTMLElement[] {
   const texts = [`L0 ${number(fit.L0, 3)} · L1 ${number(fit.L1)}`,
     `relative error ${number(fit.mseRel, 2)} · ${percent(fit.violations)} above`];
   const lines = texts.map((text) => h('span', {class: fit.doubt ? 'doubtful' : ''}, text));
-  if (fit.leftOut) lines.push(h('span', {}, `${fit.leftOut} ${fit.leftOut === 1 ? 'sample' : 'samples'} left out at the start`));
+  if (fit.leftOut) {
+    lines.push(h('span', {}, `${fit.leftOut} ${fit.leftOut === 1 ? 'sample' : 'samples'} left out at the start`));
+  }
   if (fit.doubt) lines.push(h('span', {class: 'doubt'}, fit.doubt));
   return lines;
 }
 
 function card(layer: Layer, color: string, open: () => void): HTMLElement {
   return h('button', {
-    type: 'button', class: 'card', 'data-layer': layer.name, 'data-samples': layer.step.length,
+    type: 'button', class: 'card', 'data-layer': layer.name, 'data-focus': layer.name, 'data-samples': layer.step.length,
     'aria-label': `Open ${layer.name}, group ${groupName(layer.group)}`, click: open,
   },
     h('strong', {}, groupDot(layer.group), title(layer)), smallMultiple(layer, color),
@@ -89,11 +91,8 @@ export function layersSection(): Section {
     if (element.hidden) return;
     cards = new Map();
     view.report = newer;
-    const active = document.activeElement as HTMLElement | null;
-    const focused = grid.contains(active) ? active?.dataset.layer : undefined;
     const top = grid.scrollTop;
-    draw();
+    keepFocus(grid, draw);
     grid.scrollTop = top;
-    if (focused !== undefined) grid.querySelector<HTMLElement>(`[data-layer="${CSS.escape(focused)}"]`)?.focus();
   }};
 }

@@ -17,12 +17,14 @@ export interface Reading {
 
 /** Each series has its own points: at the pointer it shows its nearest one. */
 export function nearest(chart: uPlot, series: number, at: number): number {
-  const values = chart.data[series];
-  for (let away = 0; away < values.length; ++away) {
-    if (values[at - away] != null) return at - away;
-    if (values[at + away] != null) return at + away;
-  }
-  return at;
+  const [x, values] = [chart.data[0], chart.data[series]];
+  let before = at;
+  let after = at;
+  while (before >= 0 && values[before] == null) --before;
+  while (after < values.length && values[after] == null) ++after;
+  if (before < 0) return after < values.length ? after : at;
+  if (after === values.length) return before;
+  return x[at] - x[before] <= x[after] - x[at] ? before : after;
 }
 
 /** What each visible line shows at the pointer, the nearest first. */
@@ -52,8 +54,8 @@ export class Readout {
     this.box.hidden = found.length === 0 || at === undefined || (chart.cursor.left ?? -1) < 0;
     if (this.box.hidden) return;
     const rows = found.slice(0, kMostRows).map(({series, x, y}, k) => h('tr', {class: k === 0 ? 'nearest' : ''},
-      h('td', {}, lineSample(series.color, series.dash, series.style)), h('th', {scope: 'row'}, fullName(series)),
-      h('td', {}, number(y, 5)),
+      h('td', {}, lineSample(series.color, series.dash, series.style)), h('th', {scope: 'row'}, series.label),
+      h('td', {class: 'kind'}, series.kind ?? ''), h('td', {class: 'value'}, number(y, 5)),
       // A value of another step says so: validation is evaluated now and then.
       h('td', {class: 'at'}, x === at ? '' : `at ${unit(this.xLabel)} ${exact(x)}`)));
     this.box.replaceChildren(h('b', {}, `${unit(this.xLabel)} ${exact(at!)}`), h('table', {}, ...rows),

@@ -97,6 +97,7 @@ export function runsSection(): Section {
     element.hidden = newer.runs.length === 0 && newer.skipped.length === 0;
     notes.replaceChildren(...newer.skipped.map((text) => h('p', {class: 'note'}, text)));
     controls.hidden = newer.runs.length < 2;
+    element.querySelector<HTMLElement>('.about')!.hidden = newer.runs.length < 2;
     filter.hidden = newer.runs.length < kManyRuns && currentFilter() === '';
     draw();
   }};

@@ -1,6 +1,6 @@
 // A section of the page: built once, so that the reader's choices stay, and shown anew with newer data.
 import type {Report} from './data.ts';
-import {section, type Child} from './element.ts';
+import {keepFocus, section, type Child} from './element.ts';
 
 export interface Section {
   element: HTMLElement; // hidden when the report has no data for it
@@ -15,7 +15,9 @@ export function plainSection(id: string, heading: string, about: Child,
   return {element, update: (report) => {
     const made = content(report);
     element.hidden = made === null;
-    while (element.childElementCount > first) element.lastElementChild!.remove();
-    element.append(...(made ?? []));
+    keepFocus(element, () => {
+      while (element.childElementCount > first) element.lastElementChild!.remove();
+      element.append(...(made ?? []));
+    });
   }};
 }

@@ -28,7 +28,15 @@ function linesOf(runs: Run[]): Line[] {
 function row({key, values, usual, differs}: Line): HTMLElement {
   return h('tr', {class: differs ? 'differs' : '', 'data-key': key}, h('th', {scope: 'row'}, key),
     ...values.map((value) => h('td', {class: differs && value !== usual ? 'text other' : 'text'},
-      value === undefined ? '–' : value === '' ? '(empty)' : value)));
+      shownValue(value))));
+}
+
+const shownValue = (value: string | undefined) => (value === undefined ? '–' : value === '' ? '(empty)' : value);
+
+// One run has nothing beside it: its settings fill columns.
+function settingsList(lines: Line[]): HTMLElement {
+  return h('dl', {class: 'setting-list'}, ...lines.map(({key, values}) =>
+    h('div', {'data-key': key}, h('dt', {}, key), h('dd', {}, shownValue(values[0])))));
 }
 
 /** The settings of `runs`, whose colours have the numbers `indices`. */
@@ -40,6 +48,7 @@ export function settingsTable(runs: Run[], indices: number[], onlyDifferences: b
       : runs.length === 1 ? 'One run is shown: there is nothing to differ from.'
         : 'The shown runs have the same settings.');
   }
+  if (runs.length === 1) return settingsList(lines);
   const heads = runs.map((run, i) => h('th', {scope: 'col', class: 'text', title: run.name},
     lineSample(runColor(indices[i]), runDash(indices[i])), h('span', {class: 'name'}, run.name)));
   return h('div', {class: 'scroll tall', tabindex: 0, role: 'region', 'aria-label': 'Settings'},

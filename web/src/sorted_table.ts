@@ -1,5 +1,5 @@
 // A table that its headings sort, by mouse and by keys.
-import {h, type Child} from './element.ts';
+import {h, keepFocus, type Child} from './element.ts';
 
 export interface Column<Row> {
   id: string;
@@ -59,18 +59,14 @@ export class SortedTable<Row> {
     }).map(({row}) => row);
   }
 
-  // Newer rows keep the focus of a button in them.
   private draw(): void {
-    const focused = this.body.contains(document.activeElement)
-      ? document.activeElement!.closest('[data-focus]')?.getAttribute('data-focus') : null;
     const rows = this.ordered().map((row) => {
       const element = h('tr', {}, ...this.columns.map((column) =>
         h('td', {class: column.text ? 'text' : ''}, column.cell(row))));
       this.mark(element, row);
       return element;
     });
-    this.body.replaceChildren(...(rows.length ? rows
-      : [h('tr', {}, h('td', {class: 'text empty', colspan: this.columns.length}, this.empty()))]));
-    if (focused) this.body.querySelector<HTMLElement>(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+    keepFocus(this.body, () => this.body.replaceChildren(...(rows.length ? rows
+      : [h('tr', {}, h('td', {class: 'text empty', colspan: this.columns.length}, this.empty()))])));
   }
 }

@@ -21,7 +21,8 @@ function cellButton(sweep: Sweep, cell: SweepCell, best: boolean, background: st
   const loss = cell.val === null ? words : `validation loss ${words}`;
   const said = `${cellName(sweep, cell)}: ${loss}${best ? ', the best' : ''}`;
   const button = h('button', {type: 'button', class: `cell${best ? ' best' : ''}${cell.failed ? ' failed' : ''}`,
-    'data-radii': cell.radii.join(','), 'aria-label': cell.failed ? `${said}. ${cell.failed}` : said,
+    'data-radii': cell.radii.join(','), 'data-focus': `${sweep.name} ${cell.radii.join(',')}`,
+    'aria-label': cell.failed ? `${said}. ${cell.failed}` : said,
     click: () => view.open(sweep, cell)},
     h('b', {}, words), ...(best ? [h('small', {}, 'best')] : []),
     ...(cell.failed ? [h('small', {}, cell.failed)] : []));
@@ -51,8 +52,9 @@ function heatmap(sweep: Sweep, view: CellView): HTMLElement {
     return h('td', {}, cellButton(sweep, cell, at === sweep.best, shade(cell.val, ranks), view));
   };
   const [last, ...down] = [...sweep.groups].reverse();
-  return h('div', {class: 'scroll'}, h('table', {class: 'heatmap'},
-    h('caption', {}, h('b', {}, sweep.name), `: validation loss${bestWords(sweep)}`),
+  const heading = h('h3', {}, sweep.name);
+  const about = h('p', {class: 'about'}, `Validation loss of ${sweep.cells.length} cells${bestWords(sweep)}.`);
+  const cellTable = h('table', {class: 'heatmap', 'aria-label': `${sweep.name}: validation loss`},
     h('thead', {},
       h('tr', {}, h('th', {class: 'text'}, ...down.reverse().flatMap((group) => [groupMark(group), ' ']),
         down.length ? '↓' : ''),
@@ -60,7 +62,8 @@ function heatmap(sweep: Sweep, view: CellView): HTMLElement {
       h('tr', {}, h('th', {}), ...columns.map((radius) => h('th', {scope: 'col'}, number(radius))))),
     h('tbody', {}, ...rows.map(([row, radii]) => h('tr', {},
       h('th', {scope: 'row'}, radii.map((radius) => number(radius)).join(', ')),
-      ...columns.map((column) => place(row, column)))))));
+      ...columns.map((column) => place(row, column))))));
+  return h('div', {}, heading, about, h('div', {class: 'scroll'}, cellTable));
 }
 
 export function sweepSection(): Section {

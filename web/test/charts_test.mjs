@@ -49,8 +49,8 @@ main(async () => {
     await page.mouse.move(box.x + left, box.y + 60);
     const shown = await page.locator('[data-chart=loss] .readout').innerText();
     assert.match(shown, /^step 17\n/);
-    assert.match(shown, /spiky, validation\s+2\s+at step 15/);
-    assert.match(shown, /spiky, training\s+2\.6\s*(\n|$)/); // 3 - 16 / 40, of this step
+    assert.match(shown, /spiky\s+validation\s+2\s+at step 15/);
+    assert.match(shown, /spiky\s+training\s+2\.6\s*(\n|$)/); // 3 - 16 / 40, of this step
     await page.mouse.move(2, 2);
     assert.equal(await page.locator('.readout').filter({visible: true}).count(), 0);
   });

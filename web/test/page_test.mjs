@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, count, folder, gradient, main, makePage, program, seen, sharedData, test, writeLog, writeRun, writeSamples,
-  xRange} from './harness.mjs';
+import {columns, count, folder, gradient, main, makePage, program, seen, sharedData, test, writeLog, writeRun,
+  writeSamples, xRange} from './harness.mjs';
 
 const cardNames = (page) => page.locator('.card').evaluateAll((cards) => cards.map((card) => card.dataset.layer));
 
@@ -105,7 +105,7 @@ main(async () => {
     await seen(page, 'blocks');
     await page.locator('[data-chart=blocks] .u-over').hover({position: {x: 3, y: 40}});
     // The first sample of t0: 1 in block 0, 5 x 5 in block 1, which is nearer to the pointer.
-    assert.equal(await page.locator('[data-chart=blocks] .readout').innerText(), 'step 0\n\tB.1\t25\t\n\n\tB.0\t1\t');
+    assert.equal(await page.locator('[data-chart=blocks] .readout').innerText(), 'step 0\n\tB.1\t\t25\t\n\n\tB.0\t\t1\t');
   });
   await test('dark and light', small, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);

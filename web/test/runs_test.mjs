@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {existsSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {assertFits, columns, folder, kNarrow, main, makePage, program, seen, smallModel, test, train} from './harness.mjs';
+import {assertFits, columns, folder, kNarrow, main, makePage, program, seen, smallModel, test, train}
+  from './harness.mjs';
 
 const column = (page, index) => page.locator(`#runs tbody td:nth-child(${index})`).allInnerTexts();
 const names = (page) => column(page, 2);

@@ -42,8 +42,8 @@ main(async () => {
     assert.deepEqual(training, cell.run.log.loss.value);
     assert.equal(validation.at(-1), cell.val);
     const settings = new Map(cell.run.settings);
-    assert.equal(await page.locator('#cell tr[data-key=preset] td').innerText(), 'unscion');
-    assert.equal(await page.locator('#cell tr[data-key=radius] td').innerText(), settings.get('radius'));
+    assert.equal(await page.locator('#cell [data-key=preset] dd').innerText(), 'unscion');
+    assert.equal(await page.locator('#cell [data-key=radius] dd').innerText(), settings.get('radius'));
     await page.keyboard.press('Escape');
     assert.equal(await page.locator('dialog[open]').count(), 0);
     assert.equal(await page.evaluate(() => document.activeElement.dataset.radii), cell.radii.join(','));
