@@ -3,12 +3,14 @@
 #include "gluon/fit/fit.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "gluon/core/atomic_file.h"
@@ -46,6 +48,16 @@ std::string digits(double value, int precision) { return join(std::setprecision(
 
 // ---- fit ----
 
+std::optional<int64_t> parse_skip_first(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  GLUON_CHECK(whole && count >= 0 && std::to_string(count) == text,
+              "--skip-first: expected auto or a whole number of samples, got '", text, "'");
+  return count;
+}
+
 struct FitCommand {
   std::string path;
   FitOptions fit;
@@ -65,24 +77,56 @@ void print_json(const TrajectoryFit& result) {
                     {"L0", layer.fit.l0},
                     {"L1", layer.fit.l1},
                     {"mse_rel", layer.fit.mse_rel},
-                    {"violations", layer.fit.violations}});
+                    {"violations", layer.fit.violations},
+                    {"left_out", layer.fit.left_out},
+                    {"doubt", layer.fit.doubt}});
   }
   print(json);
 }
 
 void print_table(const TrajectoryFit& result, const FitOptions& options) {
-  std::vector<int> widths = {7, 7, -9, -13, -13, -12, -13};
+  std::vector<int> widths = {7, 7, -9, -13, -13, -14, -13, -10, 10};
   for (const LayerFit& layer : result.layers) {
     widths[0] = std::max(widths[0], static_cast<int>(printable(layer.layer).size()) + 2);
     widths[1] = std::max(widths[1], static_cast<int>(printable(layer.group).size()) + 2);
   }
   std::cout << "estimator: " << text_of(result.estimator).name << '\n'
             << "Lhat ~ L0 + L1 |g|*, lambda " << options.lambda << (options.l0_zero ? ", L0 = 0" : "") << "\n\n";
-  print_row(widths, {"layer", "group", "samples", "L0", "L1", "mse_rel", "violations"});
+  print_row(widths, {"layer", "group", "samples", "L0", "L1", "relative MSE", "violations", "left out"});
   for (const auto& [layer, group, fit, unmoved, gradient, radius] : result.layers) {
-    print_row(widths,
-              {printable(layer), printable(group), std::to_string(fit.samples), digits(fit.l0, 6), digits(fit.l1, 6),
-               digits(fit.mse_rel, 3), join(std::fixed, std::setprecision(1), 100 * fit.violations, " %")});
+    std::vector<std::string> cells = {printable(layer),
+                                      printable(group),
+                                      std::to_string(fit.samples),
+                                      digits(fit.l0, 6),
+                                      digits(fit.l1, 6),
+                                      digits(fit.mse_rel, 3),
+                                      join(std::fixed, std::setprecision(1), 100 * fit.violations, " %"),
+                                      std::to_string(fit.left_out)};
+    if (!fit.doubt.empty()) cells.emplace_back("  doubtful");
+    print_row(widths, cells);
+  }
+}
+
+std::string count_text(std::size_t count, std::string_view what) {
+  return join(count, ' ', what, count == 1 ? "" : "s");
+}
+
+// What the rule left out, and which fits mean nothing.
+void print_doubts(const TrajectoryFit& result, std::ostream& out) {
+  std::size_t cut = 0;
+  int64_t left_out = 0;
+  for (const LayerFit& layer : result.layers) {
+    cut += layer.fit.left_out > 0;
+    left_out += layer.fit.left_out;
+  }
+  if (cut > 0) {
+    out << "left out: " << count_text(static_cast<std::size_t>(left_out), "sample") << " at the start of "
+        << count_text(cut, "layer") << ", more than " << kOutlier
+        << " times above the line of the others (--skip-first 0 takes all)\n";
+  }
+  for (const LayerFit& layer : result.layers) {
+    if (layer.fit.doubt.empty()) continue;
+    out << "doubtful: layer '" << printable(layer.layer) << "': " << layer.fit.doubt << '\n';
   }
 }
 
@@ -94,6 +138,7 @@ void print_unfitted(const TrajectoryFit& fits, std::ostream& out) {
 
 // Lists samples and layers without a fit; with --json on stderr, because the JSON has fits only.
 void print_omissions(const TrajectoryFit& result, std::ostream& out) {
+  print_doubts(result, out);
   for (const LayerFit& layer : result.layers) {
     if (layer.unmoved == 0) continue;
     out << "layer '" << printable(layer.layer) << "': left out " << layer.unmoved
@@ -144,7 +189,7 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   const std::vector<int> widths = {12, -8, -12, -12, -12, -12, -12, -12};
   print_row(widths, {"group", "layers", "L0", "L1", "|g|*", "predicted", relative ? "relative" : "used",
                      relative ? "" : "ratio"});
-  for (const auto& [group, layers, l0, l1, gradient, predicted, used] : radii) {
+  for (const auto& [group, layers, l0, l1, gradient, predicted, used, doubt] : radii) {
     std::vector<std::string> cells = {printable(group), std::to_string(layers), digits(l0, 4),
                                       digits(l1, 4),    digits(gradient, 4),    digits(predicted, 4)};
     if (relative) {
@@ -164,6 +209,7 @@ void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, 
     out << "ignored: " << selection.all - selection.kept << " of " << selection.all
         << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
   }
+  print_doubts(fits, out);
   for (const LayerFit& layer : fits.layers) {
     if (layer.fit.l0 + layer.fit.l1 == 0) {
       out << "ignored: layer '" << printable(layer.layer) << "': its gradient never changed\n";
@@ -183,6 +229,10 @@ void tune(const TuneCommand& command) {
                                                                              : at_full_radius(std::move(trajectory));
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(fits);
+  for (const GroupRadius& radius : radii) {
+    GLUON_CHECK(radius.doubt.empty(), "tune: no radius for group '", radius.group, "': ", radius.doubt,
+                "; record more samples, or leave out others with --skip-first");
+  }
   const lab::TrainConfig next = lab::tuned_config(config, radii);
   next.validate();
   write_text_atomically(out, lab::config_toml(next));
@@ -215,8 +265,12 @@ void add_fit_options(CLI::App& command, FitOptions& fit) {
   command.add_option("--lambda", fit.lambda, "Extra weight of samples above L0 + L1 |g|*; 0: least squares")
       ->capture_default_str();
   command.add_flag("--l0-zero", fit.l0_zero, "Keep L0 at 0 and fit L1 alone");
-  command.add_option("--skip-first", fit.skip_first, "Leave out the first N samples of each layer")
-      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--skip-first", [&fit](const std::string& text) { fit.skip_first = parse_skip_first(text); },
+          "Leave out the first N samples of each layer; auto: those far above the line of the others")
+      ->default_str("auto")
+      ->type_name("auto|N");
 }
 
 void add_fit(CLI::App& app) {

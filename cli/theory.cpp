@@ -122,6 +122,7 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
       continue;
     }
     answer.constants.layers.push_back({.l0 = layer.fit.l0, .l1 = layer.fit.l1, .name = layer.layer});
+    if (!layer.fit.doubt.empty()) answer.notes.push_back("layer '" + layer.layer + "' is doubtful: " + layer.fit.doubt);
   }
   for (const UnfittedLayer& layer : fits.unfitted) {
     answer.notes.push_back("layer '" + layer.layer + "' is left out: " + layer.reason);

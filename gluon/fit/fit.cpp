@@ -171,8 +171,9 @@ struct Range {
 std::string obstacle(std::span<const double> smoothness, std::span<const double> gradient, const FitOptions& options,
                      Range& range) {
   if (smoothness.size() < kMinSamples) {
+    const int64_t skipped = options.skip_first.value_or(0);
     return join("needs at least ", kMinSamples, " samples, got ", smoothness.size(),
-                options.skip_first == 0 ? "" : join(" after the first ", options.skip_first, " were skipped"));
+                skipped == 0 ? "" : join(" after the first ", skipped, " were skipped"));
   }
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
     const double y = smoothness[i], x = gradient[i];
@@ -198,7 +199,7 @@ double mean_gradient(std::span<const double> gradient, double inverse) {
 // constrained one.
 Fit solve(std::span<const double> smoothness, std::span<const double> gradient, const Range& range,
           const FitOptions& options) {
-  if (range.greatest_smoothness == 0) return {};
+  if (range.greatest_smoothness == 0) return Fit{};
   const double above = 1 + options.lambda;
   Samples samples{smoothness, gradient, inverse_unit(range.greatest_smoothness), inverse_unit(range.greatest_gradient),
                   0};
@@ -226,18 +227,55 @@ Fit fit_in_range(std::span<const double> smoothness, std::span<const double> gra
                  const FitOptions& options) {
   Fit fit = solve(smoothness, gradient, range, options);
   double squares = 0;
-  int64_t positive = 0;
-  int64_t violated = 0;
+  int64_t positive = 0, violated = 0, far_below = 0;
   for (std::size_t i = 0; i < smoothness.size(); ++i) {
+    const double line = fit.l0 + fit.l1 * gradient[i];
+    far_below += smoothness[i] < line / 2;
     if (smoothness[i] == 0) continue;
-    const double relative = (smoothness[i] - (fit.l0 + fit.l1 * gradient[i])) / smoothness[i];
+    const double relative = (smoothness[i] - line) / smoothness[i];
     squares += relative * relative;
     violated += relative > kOnTheLine;
     ++positive;
   }
   fit.samples = static_cast<int64_t>(smoothness.size());
   fit.mse_rel = positive == 0 ? 0 : squares / static_cast<double>(positive);
-  fit.violations = static_cast<double>(violated) / static_cast<double>(smoothness.size());
+  const auto count = static_cast<double>(smoothness.size());
+  fit.violations = static_cast<double>(violated) / count;
+  if (const double share = static_cast<double>(far_below) / count; share > 0.5) {
+    fit.doubt = join(std::lround(100 * share), " % of the samples are below half of the line");
+  }
+  return fit;
+}
+
+// How many first samples the rule leaves out: at most those before the last three quarters.
+std::size_t leading_outliers(std::span<const double> smoothness, std::span<const double> gradient,
+                             const FitOptions& options) {
+  const std::size_t most = smoothness.size() / 4;
+  Range range;
+  const auto rest_y = smoothness.subspan(most), rest_x = gradient.subspan(most);
+  if (most == 0 || !obstacle(rest_y, rest_x, options, range).empty()) return 0;
+  const Fit rest = solve(rest_y, rest_x, range, options);
+  std::size_t count = 0;
+  while (count < most) {
+    const double line = rest.l0 + rest.l1 * gradient[count];
+    if (line == 0 || !(smoothness[count] > kOutlier * line)) break;
+    ++count;
+  }
+  return count;
+}
+
+// The samples have no obstacle(), and this range.
+Fit fit_by_rule(std::span<const double> smoothness, std::span<const double> gradient, Range range,
+                const FitOptions& options) {
+  const std::size_t left_out = options.skip_first ? 0 : leading_outliers(smoothness, gradient, options);
+  if (left_out > 0) {
+    smoothness = smoothness.subspan(left_out);
+    gradient = gradient.subspan(left_out);
+    range = {};
+    (void)obstacle(smoothness, gradient, options, range);  // has none: the rule could fit a part of them
+  }
+  Fit fit = fit_in_range(smoothness, gradient, range, options);
+  fit.left_out = static_cast<int64_t>(left_out);
   return fit;
 }
 
@@ -251,11 +289,16 @@ struct Columns {
   int64_t first_bad_step = 0;
 };
 
-Columns columns(std::span<const Sample> samples) {
+// Without the first `left_out` of those in which the layer moved.
+Columns columns(std::span<const Sample> samples, std::size_t left_out = 0) {
   Columns result;
   for (const Sample& sample : samples) {
     if (sample.displacement == 0) {
       ++result.unmoved;
+      continue;
+    }
+    if (left_out > 0) {
+      --left_out;
       continue;
     }
     if ((!std::isfinite(sample.smoothness) || !std::isfinite(sample.gradient)) && result.bad++ == 0) {
@@ -281,14 +324,14 @@ std::string obstacle(const Columns& samples, const FitOptions& options, Range& r
 
 // All but the first skip_first.
 template <typename Value> std::span<const Value> kept(std::span<const Value> values, const FitOptions& options) {
-  return values.subspan(std::min(static_cast<std::size_t>(options.skip_first), values.size()));
+  return values.subspan(std::min(static_cast<std::size_t>(options.skip_first.value_or(0)), values.size()));
 }
 
 }  // namespace
 
 void FitOptions::validate() const {
   GLUON_CHECK(lambda >= 0 && lambda <= 1e6, "fit: lambda must be in [0, 1e6], got ", lambda);
-  GLUON_CHECK(skip_first >= 0, "fit: skip-first must be >= 0 samples, got ", skip_first);
+  GLUON_CHECK(skip_first.value_or(0) >= 0, "fit: skip-first must be >= 0 samples, got ", *skip_first);
 }
 
 Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> gradient, const FitOptions& options) {
@@ -300,22 +343,25 @@ Fit fit_smoothness(std::span<const double> smoothness, std::span<const double> g
   Range range;
   const std::string reason = obstacle(smoothness, gradient, options, range);
   GLUON_CHECK(reason.empty(), "fit: ", reason);
-  return fit_in_range(smoothness, gradient, range, options);
+  return fit_by_rule(smoothness, gradient, range, options);
 }
 
 TrajectoryFit fit_trajectory(const Trajectory& trajectory, const FitOptions& options) {
   options.validate();
   TrajectoryFit result{.estimator = trajectory.estimator};
   for (const LayerTrajectory& layer : trajectory.layers) {
-    Columns samples = columns(kept(std::span(layer.samples), options));
+    const std::span<const Sample> considered = kept(std::span(layer.samples), options);
+    Columns samples = columns(considered);
     Range range;
     if (std::string reason = obstacle(samples, options, range); !reason.empty()) {
       result.unfitted.push_back({layer.layer, layer.group, std::move(reason)});
       continue;
     }
+    Fit fit = fit_by_rule(samples.smoothness, samples.gradient, range, options);
+    if (fit.left_out > 0) samples = columns(considered, static_cast<std::size_t>(fit.left_out));
     result.layers.push_back({.layer = layer.layer,
                              .group = layer.group,
-                             .fit = fit_in_range(samples.smoothness, samples.gradient, range, options),
+                             .fit = std::move(fit),
                              .unmoved = samples.unmoved,
                              .gradient = median(std::move(samples.gradient)),
                              .radius = median(std::move(samples.radius))});

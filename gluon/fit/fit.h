@@ -9,11 +9,19 @@
 // piecewise quadratic and continuously differentiable; fit.cpp minimises it by a Newton method that ends after
 // finitely many passes over the samples, each O(samples), without sorting.
 //
+// Two guards against constants that mean nothing (docs/tuning.md has the measurements):
+//
+//   the start   a layer's first samples are left out while Lhat > kOutlier a, with a of the line through its last three
+//               quarters: in the first step a layer may have moved by its weight decay alone, and then Lhat is 30 to 600
+//               times too large. skip_first = 0 takes all samples, as the paper does.
+//   a doubt     most samples are below a / 2, half of the line: something other than the samples decides where it lies
+//
 // Place in the flow: smoothness/trajectory.h -> fit -> radius |g|* / (L0 + L1 |g|*), theorem 1.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,10 +30,12 @@
 
 namespace gluon {
 
+inline constexpr double kOutlier = 3;  // docs/tuning.md: from 3 to 5 the radii are the same
+
 struct FitOptions {
-  double lambda = 5;       // weight of the samples above the line, in [0, 1e6]
-  bool l0_zero = false;    // keep L0 at 0 and fit L1 alone
-  int64_t skip_first = 0;  // leave out this many first samples of each layer
+  double lambda = 5;                    // weight of the samples above the line, in [0, 1e6]
+  bool l0_zero = false;                 // keep L0 at 0 and fit L1 alone
+  std::optional<int64_t> skip_first{};  // leave out this many first samples of each layer; none: by the rule above
 
   void validate() const;
 };
@@ -36,6 +46,8 @@ struct Fit {
   double mse_rel = 0;     // mean of ((Lhat - a) / Lhat)^2 over the samples with Lhat > 0; 0 when there are none
   double violations = 0;  // share of samples with Lhat > a, rounding aside
   int64_t samples = 0;    // number of samples fitted
+  int64_t left_out = 0;   // first samples that the rule left out
+  std::string doubt{};    // why the constants mean nothing, one clause; empty when nothing speaks against them
 };
 
 /// The minimiser over samples (smoothness[k], gradient[k]). If all gradients are equal, only L0 + L1 |g|* is

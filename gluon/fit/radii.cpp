@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "gluon/core/check.h"
 #include "gluon/fit/median.h"
@@ -11,7 +12,11 @@ namespace {
 
 struct Columns {
   std::vector<double> l0, l1, gradient, predicted, used;
+  std::string doubt;  // of one of the layers
 };
+
+// Constants of 0 give no radius: they must not push doubtful layers aside.
+bool is_trusted(const LayerFit& layer) { return layer.fit.doubt.empty() && layer.fit.l0 + layer.fit.l1 > 0; }
 
 std::string reasons(const TrajectoryFit& fits) {
   if (fits.unfitted.empty()) return "the gradient of no layer changed";
@@ -25,11 +30,21 @@ double predicted_radius(double l0, double l1, double gradient) {
   return gradient / (l0 + l1 * gradient);
 }
 
+std::vector<LayerFit> deciding_fits(const TrajectoryFit& fits) {
+  std::set<std::string> trusted;
+  for (const LayerFit& layer : fits.layers) {
+    if (is_trusted(layer)) trusted.insert(layer.group);
+  }
+  std::vector<LayerFit> deciding = fits.layers;
+  std::erase_if(deciding, [&](const LayerFit& layer) { return trusted.contains(layer.group) && !is_trusted(layer); });
+  return deciding;
+}
+
 std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
   std::vector<GroupRadius> radii;
   std::map<std::string, Columns> groups;
-  for (const LayerFit& layer : fits.layers) {
-    const auto& [l0, l1, mse_rel, violations, samples] = layer.fit;
+  for (const LayerFit& layer : deciding_fits(fits)) {
+    const double l0 = layer.fit.l0, l1 = layer.fit.l1;
     const double predicted = predicted_radius(l0, l1, layer.gradient);
     if (std::isnan(predicted)) continue;
     const auto [entry, first] = groups.try_emplace(layer.group);
@@ -40,14 +55,21 @@ std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
     columns.gradient.push_back(layer.gradient);
     columns.predicted.push_back(predicted);
     if (!std::isnan(layer.radius)) columns.used.push_back(layer.radius);
+    if (!layer.fit.doubt.empty()) columns.doubt = join("in layer '", layer.layer, "' ", layer.fit.doubt);
   }
   GLUON_CHECK(!radii.empty(), "radii: none of the ", fits.layers.size() + fits.unfitted.size(),
               " layers gives a radius; ", reasons(fits));
   for (GroupRadius& radius : radii) {
-    const auto& [l0, l1, gradient, predicted, used] = groups[radius.group];
-    radius = {
-        radius.group, static_cast<int64_t>(l0.size()), median(l0), median(l1), median(gradient), median(predicted),
-        median(used)};
+    const auto& [l0, l1, gradient, predicted, used, doubt] = groups[radius.group];
+    radius = {.group = radius.group,
+              .layers = static_cast<int64_t>(l0.size()),
+              .l0 = median(l0),
+              .l1 = median(l1),
+              .gradient = median(gradient),
+              .predicted = median(predicted),
+              .used = median(used)};
+    if (doubt.empty()) continue;
+    radius.doubt = join("none of its ", l0.size(), " fits can be trusted: ", doubt);
   }
   return radii;
 }

@@ -183,7 +183,7 @@ std::vector<GroupHistory> group_histories(const Trajectory& trajectory, const Tr
     if (!std::isnan(value)) values.push_back(value);
   };
   std::map<std::string, Fit> fitted;
-  for (const LayerFit& layer : fits.layers) fitted[layer.layer] = layer.fit;
+  for (const LayerFit& layer : deciding_fits(fits)) fitted[layer.layer] = layer.fit;
   std::vector<GroupHistory> histories;
   std::map<std::string, std::map<int64_t, Cell>> groups;
   for (const LayerTrajectory& layer : trajectory.layers) {

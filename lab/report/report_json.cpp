@@ -87,11 +87,10 @@ Json log_json(const std::vector<LogRow>& log, const CurvePoints& points) {
 }
 
 Json fit_json(const Fit& fit) {
-  return {{"L0", fit.l0},
-          {"L1", fit.l1},
-          {"mseRel", fit.mse_rel},
-          {"violations", fit.violations},
-          {"samples", fit.samples}};
+  return {{"L0", fit.l0},           {"L1", fit.l1},
+          {"mseRel", fit.mse_rel},  {"violations", fit.violations},
+          {"samples", fit.samples}, {"leftOut", fit.left_out},
+          {"doubt", fit.doubt}};
 }
 
 Json layer_json(const ReportLayer& layer, std::size_t limit) {
@@ -114,8 +113,9 @@ Json layer_json(const ReportLayer& layer, std::size_t limit) {
 }
 
 Json radius_json(const GroupRadius& radius) {
-  return {{"group", radius.group},       {"layers", radius.layers},       {"L0", radius.l0},    {"L1", radius.l1},
-          {"gradient", radius.gradient}, {"predicted", radius.predicted}, {"used", radius.used}};
+  return {{"group", radius.group}, {"layers", radius.layers},     {"L0", radius.l0},
+          {"L1", radius.l1},       {"gradient", radius.gradient}, {"predicted", radius.predicted},
+          {"used", radius.used},   {"doubt", radius.doubt}};
 }
 
 Json status_json(const RunStatus& status) {
@@ -199,8 +199,9 @@ std::string sweep_json(const ReportSweep& sweep, const ReportLimits& limits) {
 
 std::string join_json(const FitOptions& fit, const std::vector<std::string>& skipped,
                       std::span<const std::string_view> runs, std::span<const std::string_view> sweeps) {
+  const Json skip_first = fit.skip_first ? Json(*fit.skip_first) : Json(nullptr);
   std::string text = text_of({{"version", kVersion},
-                              {"fit", {{"lambda", fit.lambda}, {"l0Zero", fit.l0_zero}, {"skipFirst", fit.skip_first}}},
+                              {"fit", {{"lambda", fit.lambda}, {"l0Zero", fit.l0_zero}, {"skipFirst", skip_first}}},
                               {"skipped", skipped}});
   text.pop_back();
   const auto add = [&](const char* name, std::span<const std::string_view> parts) {

@@ -63,17 +63,18 @@ void print_layers(std::ostream& out, const ReportRun& run) {
   for (const ReportLayer& layer : run.layers) name = std::max(name, printable(layer.name).size());
   const auto wide = static_cast<int>(name) + 2;
   out << "\n  Lhat ~ L0 + L1 |g|*, estimator " << estimator_name(run.estimator) << "\n  " << std::left
-      << std::setw(wide) << "layer" << std::right << std::setw(11) << "L0" << std::setw(11) << "L1" << std::setw(11)
-      << "mse_rel" << std::setw(9) << "above"
+      << std::setw(wide) << "layer" << std::right << std::setw(11) << "L0" << std::setw(11) << "L1" << std::setw(14)
+      << "relative MSE" << std::setw(9) << "above"
       << "  Lhat over the run\n";
   for (const ReportLayer& layer : run.layers) {
     std::vector<double> smoothness;
     for (const Sample& sample : layer.samples) smoothness.push_back(sample.smoothness);
     out << "  " << std::left << std::setw(wide) << printable(layer.name) << std::right;
     if (layer.fit) {
-      out << std::setw(11) << number(layer.fit->l0) << std::setw(11) << number(layer.fit->l1) << std::setw(11)
+      out << std::setw(11) << number(layer.fit->l0) << std::setw(11) << number(layer.fit->l1) << std::setw(14)
           << number(layer.fit->mse_rel, 3) << std::setw(7) << std::lround(100 * layer.fit->violations) << " %"
-          << "  " << sparkline(smoothness, kSparkWidth) << '\n';
+          << "  " << sparkline(smoothness, kSparkWidth) << (layer.fit->doubt.empty() ? "" : "  doubtful: ")
+          << layer.fit->doubt << '\n';
     } else {
       out << "  not fitted: " << layer.unfitted << '\n';
     }
@@ -87,7 +88,8 @@ void print_radii(std::ostream& out, const ReportRun& run) {
   for (const GroupRadius& radius : run.radii) {
     out << "  " << std::left << std::setw(12) << (radius.group.empty() ? "(all)" : printable(radius.group))
         << std::right << std::setw(8) << radius.layers << std::setw(12) << number(radius.predicted) << std::setw(12)
-        << number(radius.used) << std::setw(12) << number(radius.predicted / radius.used) << '\n';
+        << number(radius.used) << std::setw(12) << number(radius.predicted / radius.used)
+        << (radius.doubt.empty() ? "" : "  doubtful: ") << printable(radius.doubt) << '\n';
   }
 }
 

@@ -115,6 +115,8 @@ class Fit:
     mse_rel: float
     violations: float
     samples: int
+    left_out: int
+    doubt: str
 
 class LayerFit:
     layer: str
@@ -137,6 +139,7 @@ class GroupRadius:
     gradient: float
     predicted: float
     used: float
+    doubt: str
 
 class TrajectoryFit:
     estimator: str
@@ -145,8 +148,12 @@ class TrajectoryFit:
     def radii(self) -> List[GroupRadius]: ...
 
 def fit_smoothness(
-    smoothness: Sequence[float], gradient: Sequence[float], hinge: float = 5.0, l0_zero: bool = False, skip_first: int = 0
+    smoothness: Sequence[float],
+    gradient: Sequence[float],
+    hinge: float = 5.0,
+    l0_zero: bool = False,
+    skip_first: Optional[int] = None,
 ) -> Fit: ...
 def fit_trajectory(
-    trajectory: Trajectory, hinge: float = 5.0, l0_zero: bool = False, skip_first: int = 0
+    trajectory: Trajectory, hinge: float = 5.0, l0_zero: bool = False, skip_first: Optional[int] = None
 ) -> TrajectoryFit: ...

@@ -107,13 +107,17 @@ def fit(
     *,
     hinge: float = 5.0,
     l0_zero: bool = False,
-    skip_first: int = 0,
+    skip_first: Optional[int] = None,
 ) -> Any:
     """Fits L0 and L1 of Lhat ~ L0 + L1 |g|*, exactly.
 
     `samples` is a recorder, a trajectory, a run folder, smoothness.csv or a log of the paper's authors. Each layer is
     fitted, and ``.radii()`` of the result predicts theorem 1's radius of each group. For a single fit, pass two
     sequences, smoothness and gradient. `hinge` (lambda) is the extra weight of samples above the line.
+
+    `skip_first` leaves out that many first samples of each layer; None, the default, those that are more than 3 times
+    above the line of the others (``.left_out`` counts them), and 0 none, as in the paper. ``.doubt`` says why a fit, or
+    a group's radius, means nothing; it is empty when nothing speaks against it.
 
     >>> import gluon
     >>> gluon.fit([3.0, 5.0, 7.0], [1.0, 2.0, 3.0])

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "bindings.h"
 #include "gluon/distributed/collective.h"
@@ -59,7 +60,8 @@ void write_csv(const Trajectory& trajectory, const std::string& path) {
 
 std::string text(const Fit& fit) {
   return join("Fit(l0=", fit.l0, ", l1=", fit.l1, ", mse_rel=", fit.mse_rel, ", violations=", fit.violations,
-              ", samples=", fit.samples, ")");
+              ", samples=", fit.samples, fit.left_out == 0 ? "" : join(", left_out=", fit.left_out),
+              fit.doubt.empty() ? "" : join(", doubt='", fit.doubt, "'"), ")");
 }
 
 }  // namespace
@@ -112,6 +114,8 @@ void bind_fit(py::module_& module) {
       .def_readonly("mse_rel", &Fit::mse_rel)
       .def_readonly("violations", &Fit::violations)
       .def_readonly("samples", &Fit::samples)
+      .def_readonly("left_out", &Fit::left_out)
+      .def_readonly("doubt", &Fit::doubt)
       .def("__repr__", &text);
   py::class_<LayerFit>(module, "LayerFit")
       .def_readonly("layer", &LayerFit::layer)
@@ -132,7 +136,8 @@ void bind_fit(py::module_& module) {
       .def_readonly("l1", &GroupRadius::l1)
       .def_readonly("gradient", &GroupRadius::gradient)
       .def_readonly("predicted", &GroupRadius::predicted)
-      .def_readonly("used", &GroupRadius::used);
+      .def_readonly("used", &GroupRadius::used)
+      .def_readonly("doubt", &GroupRadius::doubt);
   py::class_<TrajectoryFit>(module, "TrajectoryFit")
       .def_property_readonly("estimator", [](const TrajectoryFit& fit) { return estimator_name(fit.estimator); })
       .def_readonly("layers", &TrajectoryFit::layers)
@@ -147,13 +152,14 @@ void bind_fit(py::module_& module) {
   using Numbers = std::vector<double>;
   def(
       "fit_smoothness",
-      [](const Numbers& smoothness, const Numbers& gradient, double hinge, bool l0_zero, int64_t skip_first) {
+      [](const Numbers& smoothness, const Numbers& gradient, double hinge, bool l0_zero,
+         std::optional<int64_t> skip_first) {
         return fit_smoothness(smoothness, gradient, {hinge, l0_zero, skip_first});
       },
       py::arg("smoothness"), py::arg("gradient"));
   def(
       "fit_trajectory",
-      [](const Trajectory& trajectory, double hinge, bool l0_zero, int64_t skip_first) {
+      [](const Trajectory& trajectory, double hinge, bool l0_zero, std::optional<int64_t> skip_first) {
         return fit_trajectory(trajectory, {hinge, l0_zero, skip_first});
       },
       py::arg("trajectory"));

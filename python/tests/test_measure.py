@@ -1,6 +1,7 @@
 """Norms, the orthogonalizers, the recorder, the fit and the theory."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -114,6 +115,33 @@ def test_bad_arguments(model, make, kind, text):
 def test_fit_of_numbers():
     fit = gluon.fit([2.0, 4.0, 6.0], [1.0, 2.0, 3.0], l0_zero=True)
     assert (fit.l0, fit.l1, fit.samples) == (0, pytest.approx(2), 3)
+
+
+def test_the_start_is_left_out_if_it_is_far_above_the_rest():
+    gradient = [1.0, 2.0, 3.0, 1.5, 2.5, 1.0, 2.0, 3.0]
+    smoothness = [1 + 2 * g for g in gradient]
+    assert gluon.fit(smoothness, gradient).left_out == 0
+    smoothness[0] *= 100
+    fit = gluon.fit(smoothness, gradient)
+    assert (fit.l0, fit.l1) == (pytest.approx(1), pytest.approx(2))
+    assert (fit.left_out, fit.samples, fit.doubt) == (1, 7, "")
+    assert "left_out=1" in repr(fit)
+    papers = gluon.fit(smoothness, gradient, skip_first=0)
+    assert (papers.left_out, papers.samples) == (0, 8)
+    assert papers.doubt == "88 % of the samples are below half of the line"
+    assert papers.doubt in repr(papers)
+    with pytest.raises(ValueError, match="skip-first must be >= 0 samples, got -1"):
+        gluon.fit(smoothness, gradient, skip_first=-1)
+
+
+def test_the_start_of_a_run_does_not_decide_its_radii():
+    run = Path(__file__).parents[2] / "tests/baselines/scion_smoothness.csv"
+    by_default, without_first = ({radius.group: radius for radius in gluon.fit(run, **options).radii()}
+                                 for options in ({}, {"skip_first": 1}))
+    assert set(by_default) == {"hidden", "embedding"}
+    for group, radius in without_first.items():
+        assert radius.predicted / 2 < by_default[group].predicted < 2 * radius.predicted
+        assert by_default[group].doubt == ""
 
 
 def test_theory():

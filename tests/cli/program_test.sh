@@ -378,6 +378,30 @@ expect 0 '"samples": 2' fit "$work/smoothness.csv" --json --skip-first 1
 expect 0 "not fitted: layer 'still': all 2 gradients are zero" fit "$work/smoothness.csv"
 expect 0 "not fitted: layer 'lone': needs at least 2 samples, got 1" fit "$work/smoothness.csv"
 expect 2 "none of the 3 layers" fit "$work/smoothness.csv" --skip-first 5
+for bad in '' -1 010 1.5 many 99999999999999999999; do
+  expect 2 "--skip-first: expected auto or a whole number of samples, got '$bad'" fit "$work/smoothness.csv" --skip-first "$bad"
+done
+
+# A first sample far above the line of the others is left out; one in the middle makes the fit doubtful, and tune refuses.
+spiked() { # spiked STEP: a run of ten samples with Lhat = 3 |g|*, times 1000 at STEP
+  rm -rf "$work/spiked"
+  mkdir "$work/spiked"
+  printf 'steps=10\n' >"$work/spiked/config.toml"
+  head -1 "$work/smoothness.csv" >"$work/spiked/smoothness.csv"
+  for k in $(seq 10); do
+    echo "$k,w,hidden,spectral,exact,same_batch,,1,$((3 * (10 + k % 4) * (k == $1 ? 1000 : 1))),$((10 + k % 4)),,,0.1"
+  done >>"$work/spiked/smoothness.csv"
+}
+spiked 1
+expect 0 "left out: 1 sample at the start of 1 layer, more than 3 times above the line of the others" fit "$work/spiked"
+expect 0 "doubtful: layer 'w': 90 % of the samples are below half of the line" fit "$work/spiked" --skip-first 0
+expect 0 '"doubt": "90 % of the samples are below half of the line"' fit "$work/spiked" --skip-first 0 --json
+expect 0 "radius = hidden=0.3333" tune "$work/spiked" --skip-first auto
+spiked 5
+expect 0 "doubtful: 90 % of the samples" report "$work/spiked" --text
+expect 2 "tune: no radius for group 'hidden': none of its 1 fits can be trusted: in layer 'w' 90 %" tune "$work/spiked"
+[ ! -e "$work/spiked/tuned.toml" ] || { echo "FAILED: a refused tune wrote a config"; failed=$((failed + 1)); }
+expect 0 "radius = hidden=0.3333" tune "$work/spiked" --skip-first 5
 printf 'step:1 (0) L_estimated: 5 norm_grad: 1\nstep:2 (0) L_estimated: 9 norm_grad: 3\n' >"$work/paper.txt"
 expect 0 "estimator: unknown" fit "$work/paper.txt"
 

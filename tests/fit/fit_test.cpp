@@ -57,7 +57,8 @@ Data generated(const std::string& kind, std::size_t count, uint64_t seed) {
 }
 
 // No feasible point is better by more than rounding.
-void expect_best(const Data& data, const FitOptions& options, uint64_t seed) {
+void expect_best(const Data& data, FitOptions options, uint64_t seed) {
+  options.skip_first = 0;
   const Fit fit = fit_smoothness(data.smoothness, data.gradient, options);
   SCOPED_TRACE(data.name + ", " + std::to_string(data.smoothness.size()) + " samples, lambda " +
                std::to_string(options.lambda) + (options.l0_zero ? ", L0 = 0" : ""));
@@ -176,9 +177,11 @@ TEST(Fit, SkipFirstLeavesOutTheFirstSamples) {
   EXPECT_EQ(fit.samples, 2);
 }
 
-std::map<std::string, Fit> fits_of(const std::filesystem::path& log, double lambda) {
+std::map<std::string, Fit> fits_of(const std::filesystem::path& log, double lambda,
+                                   std::optional<int64_t> skip_first = 0) {
   std::map<std::string, Fit> fits;
-  for (const LayerFit& layer : fit_trajectory(read_trajectory(log), {.lambda = lambda}).layers) {
+  for (const LayerFit& layer :
+       fit_trajectory(read_trajectory(log), {.lambda = lambda, .skip_first = skip_first}).layers) {
     fits[layer.layer] = layer.fit;
   }
   return fits;
@@ -199,6 +202,81 @@ TEST(Fit, MatchesThePapersConstants) {
   const auto cnn = fits_of(folder / "cnn-fullbatch.txt", 5);
   EXPECT_NEAR(cnn.at("1").l1, 3.1964, 1e-4);
   EXPECT_NEAR(cnn.at("2").l1, 2.8131, 1e-4);
+}
+
+// The rule changes none of the constants that the paper quotes; it does change those that one sample decides.
+TEST(Fit, TheRuleKeepsTheConstantsOfThePaper) {
+  GLUON_SHARED_DATA_OR_SKIP(folder, "paper-logs");
+  for (const auto& [layer, fit] : fits_of(folder / "nanogpt-unscion.txt", 5)) {
+    const Fit by_rule = fits_of(folder / "nanogpt-unscion.txt", 5, {}).at(layer);
+    EXPECT_EQ(by_rule.left_out, 0) << layer;
+    EXPECT_EQ(by_rule.l0, fit.l0) << layer;
+    EXPECT_EQ(by_rule.l1, fit.l1) << layer;
+  }
+  const auto all = fits_of(folder / "cnn-fullbatch.txt", 5), by_rule = fits_of(folder / "cnn-fullbatch.txt", 5, {});
+  for (const auto& [layer, fit] : by_rule) {
+    const bool outlier = layer == "0" || layer == "7" || layer == "13";
+    EXPECT_EQ(fit.left_out, outlier ? 1 : 0) << layer;
+    EXPECT_EQ(fit.l1 == all.at(layer).l1, !outlier) << layer;
+    EXPECT_EQ(all.at(layer).doubt.empty(), !outlier) << layer << ": " << all.at(layer).doubt;
+    EXPECT_EQ(fit.doubt, "") << layer;
+  }
+}
+
+// Lhat = 1 + 2 |g|* with some noise, times `factor` in the samples `at`.
+Data with_outliers(std::size_t count, const std::vector<std::size_t>& at, double factor) {
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> gradient(0.5, 2), noise(0.8, 1.2);
+  Data data{"outliers", {}, {}};
+  for (std::size_t i = 0; i < count; ++i) {
+    data.gradient.push_back(gradient(random));
+    data.smoothness.push_back((1 + 2 * data.gradient.back()) * noise(random));
+  }
+  for (const std::size_t i : at) data.smoothness[i] *= factor;
+  return data;
+}
+
+TEST(Fit, LeavesOutTheStartWhileItIsFarAboveTheRest) {
+  const auto fit = [](const std::vector<std::size_t>& at, double factor, const FitOptions& options = {}) {
+    const Data data = with_outliers(20, at, factor);
+    return fit_smoothness(data.smoothness, data.gradient, options);
+  };
+  const Fit clean = fit({}, 1);
+  EXPECT_EQ(clean.left_out, 0);
+  EXPECT_EQ(clean.doubt, "");
+  EXPECT_EQ(fit({0}, 2).left_out, 0);  // within the factor
+  EXPECT_EQ(fit({0}, 30).left_out, 1);
+  EXPECT_EQ(fit({0, 1, 2}, 30).left_out, 3);              // none hides another
+  EXPECT_EQ(fit({0, 2}, 30).left_out, 1);                 // only the start
+  EXPECT_EQ(fit({0, 1, 2, 3, 4, 5, 6}, 30).left_out, 0);  // more than a quarter is no outlier of the rest
+  EXPECT_EQ(fit({0}, 30).samples, 19);
+  const Data rest = with_outliers(20, {0}, 30);
+  const Fit expected = fit_smoothness(rest.smoothness, rest.gradient, {.skip_first = 1});
+  EXPECT_EQ(fit({0}, 30).l0, expected.l0);
+  EXPECT_EQ(fit({0}, 30).l1, expected.l1);
+  EXPECT_EQ(expected.left_out, 0);  // it is the caller who skips
+  EXPECT_EQ(fit({0}, 30, {.skip_first = 0}).samples, 20);
+  EXPECT_EQ(fit({0}, 30, {.l0_zero = true}).left_out, 1);
+}
+
+TEST(Fit, FewSamplesAndZerosAreNotLeftOut) {
+  const auto left_out = [](const std::vector<double>& smoothness) {
+    const std::vector<double> gradient(smoothness.size(), 1);
+    return fit_smoothness(smoothness, gradient).left_out;
+  };
+  EXPECT_EQ(left_out({100, 1, 1}), 0);  // a quarter of three is none
+  EXPECT_EQ(left_out({100, 1, 1, 1}), 1);
+  EXPECT_EQ(left_out({100, 0, 0, 0}), 0);  // no line to compare with
+}
+
+TEST(Fit, DoubtsALineFarAboveMostSamples) {
+  const Data data = with_outliers(20, {10}, 1000);
+  const Fit fit = fit_smoothness(data.smoothness, data.gradient);
+  EXPECT_EQ(fit.left_out, 0);
+  EXPECT_EQ(fit.doubt, "95 % of the samples are below half of the line");
+  EXPECT_EQ(fit_smoothness(with_outliers(20, {10}, 3).smoothness, data.gradient).doubt, "");
+  EXPECT_EQ(fit_smoothness(with_outliers(20, {10}, 1e-6).smoothness, data.gradient).doubt, "");  // one tiny sample
+  EXPECT_EQ(fit_smoothness(std::vector<double>{0, 0}, std::vector<double>{1, 1}).doubt, "");
 }
 
 LayerTrajectory layer(const std::string& name, const std::vector<Sample>& samples) {
@@ -264,6 +342,21 @@ TEST(Fit, MediansOfTheFittedSamples) {
   EXPECT_EQ(result.layers[0].radius, 0.375);
   EXPECT_EQ(result.layers[1].gradient, 1.5);
   EXPECT_TRUE(std::isnan(result.layers[1].radius));
+}
+
+TEST(Fit, MediansLeaveOutWhatTheRuleLeavesOut) {
+  std::vector<Sample> samples = {{.step = 1, .displacement = 0, .smoothness = 9, .gradient = 7, .radius = 0.7}};
+  for (int64_t step = 2; step <= 9; ++step) {
+    samples.push_back({.step = step, .displacement = 1, .smoothness = 2, .gradient = 1, .radius = 0.1});
+  }
+  samples[1] = {.step = 2, .displacement = 1, .smoothness = 2000, .gradient = 1000, .radius = Sample::kMissing};
+  samples[1].gradient = 1;
+  const LayerFit fit = fit_trajectory({.layers = {layer("a", samples)}}).layers.at(0);
+  EXPECT_EQ(fit.fit.left_out, 1);
+  EXPECT_EQ(fit.fit.samples, 7);
+  EXPECT_EQ(fit.unmoved, 1);
+  EXPECT_EQ(fit.radius, 0.1);
+  EXPECT_EQ(fit.gradient, 1);
 }
 
 TEST(Fit, BadInput) {

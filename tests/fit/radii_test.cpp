@@ -1,8 +1,11 @@
 #include "gluon/fit/radii.h"
 
 #include <cmath>
+#include <filesystem>
+#include <map>
 
 #include "gluon/fit/median.h"
+#include "gluon/smoothness/trajectory.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -44,6 +47,48 @@ TEST(Radii, IgnoresUnfittedLayers) {
                      "radii: none of the 1 layers gives a radius; the gradient of no layer changed");
   trajectory.layers[0].samples.resize(1);
   EXPECT_INPUT_ERROR(predict(trajectory), "layer 'b': ");
+}
+
+std::map<std::string, double> predict(const Trajectory& trajectory, const FitOptions& options) {
+  std::map<std::string, double> predicted;
+  for (const GroupRadius& radius : predict_radii(fit_trajectory(trajectory, options))) {
+    predicted[radius.group] = radius.predicted;
+  }
+  return predicted;
+}
+
+// Two blocks and the embedding of a run whose first samples are up to 50 times above the line of the others:
+// gluon train --preset scion --data tinyshakespeare.txt --steps 60 --smoothness-every 5
+TEST(Radii, TheStartOfARunDoesNotDecide) {
+  const Trajectory run =
+      at_full_radius(read_trajectory(std::filesystem::path(GLUON_BASELINES) / "scion_smoothness.csv")).trajectory;
+  const auto by_default = predict(run, {}), without_first = predict(run, {.skip_first = 1});
+  ASSERT_EQ(by_default.size(), 2u);
+  for (const auto& [group, radius] : without_first) {
+    EXPECT_GT(by_default.at(group), radius / 2) << group;
+    EXPECT_LT(by_default.at(group), radius * 2) << group;
+  }
+}
+
+// An outlier that is not at the start.
+void spoil(LayerTrajectory& layer) {
+  layer.samples.resize(9, layer.samples.back());
+  layer.samples[5].smoothness *= 1000;
+}
+
+TEST(Radii, DoubtfulFitsDecideNothingUnlessThereAreNoOthers) {
+  Trajectory trajectory{Estimator::kFull, {layer("a", "hidden", 0, 2, 0.1), layer("b", "hidden", 0, 2, 0.1)}};
+  spoil(trajectory.layers[0]);
+  GroupRadius radius = predict(trajectory).at(0);
+  EXPECT_EQ(radius.layers, 1);
+  EXPECT_NEAR(radius.predicted, 0.5, 1e-9);
+  EXPECT_EQ(radius.doubt, "");
+  spoil(trajectory.layers[1]);
+  radius = predict(trajectory).at(0);
+  EXPECT_EQ(radius.layers, 2);
+  EXPECT_LT(radius.predicted, 0.05);
+  EXPECT_EQ(radius.doubt,
+            "none of its 2 fits can be trusted: in layer 'b' 89 % of the samples are below half of the line");
 }
 
 TEST(Radii, UsesFittedSamplesOnly) {

@@ -39,6 +39,17 @@ TEST(ReportJson, CurvesHaveSevenDigitsAndNullForNan) {
   EXPECT_EQ(log["radii"]["hidden"]["value"][5], 0.1);
 }
 
+TEST(ReportJson, FitsSayWhatTheyLeftOutAndWhatToDoubt) {
+  ReportRun run = run_with(1);
+  run.layers.push_back({.name = "w", .fit = Fit{.left_out = 2, .doubt = "most are below"}});
+  run.radii.push_back({.group = "hidden", .doubt = "none can be trusted"});
+  EXPECT_EQ(parsed(run)["layers"][0]["fit"]["leftOut"], 2);
+  EXPECT_EQ(parsed(run)["layers"][0]["fit"]["doubt"], "most are below");
+  EXPECT_EQ(parsed(run)["radii"][0]["doubt"], "none can be trusted");
+  EXPECT_TRUE(nlohmann::json::parse(report_json({{}, {run}, {}}))["fit"]["skipFirst"].is_null());
+  EXPECT_EQ(nlohmann::json::parse(report_json({{.skip_first = 0}, {run}, {}}))["fit"]["skipFirst"], 0);
+}
+
 TEST(ReportJson, SettingsArePairs) {
   ReportRun run = run_with(1);
   run.settings = {{"preset", "scion"}, {"data", "</script>"}};

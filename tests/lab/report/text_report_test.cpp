@@ -29,16 +29,18 @@ TEST(TextReport, ShowsLossesLayersRadiiNotesAndSweeps) {
   run.layers[0].fit = Fit{.l0 = 3, .l1 = 2, .mse_rel = 0.25, .violations = 0.5, .samples = 2};
   run.layers[1].name = "b";
   run.layers[1].unfitted = "all 2 gradients are zero";
-  run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25});
+  run.layers[0].fit->doubt = "99 % of the samples are below";
+  run.radii.push_back({.group = "hidden", .layers = 1, .predicted = 0.5, .used = 0.25, .doubt = "of its only fit"});
   run.notes = {"Something is missing."};
   run.status = {.state = RunState::kFailed, .step = 2, .steps = 30, .error = "a NaN"};
   const ReportSweep sweep{"grid",
                           {{"hidden"}, {{.radii = {1}, .val = std::nan("")}, {.radii = {2}, .val = 3.5}}},
                           {{{}, "the gradient is\nnot finite"}, {}}};
   const std::string text = text_report({{}, {run}, {sweep}});
-  for (const char* part : {"  failed after step 2 of 30: a NaN\n", "steps 2, tokens 16", "first 5, last 4, least 4",
-                           "50 %", "not fitted: all 2 gradients are zero", "note: Something is missing.", "3.5  best\n",
-                           "-  the gradient is\\nnot finite\n"}) {
+  for (const char* part : {"  failed after step 2 of 30: a NaN\n", "steps 2, tokens 16",
+                           "doubtful: 99 % of the samples are below\n", "doubtful: of its only fit\n", "relative MSE",
+                           "first 5, last 4, least 4", "50 %", "not fitted: all 2 gradients are zero",
+                           "note: Something is missing.", "3.5  best\n", "-  the gradient is\\nnot finite\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   EXPECT_LT(text.find("3.5"), text.find("the gradient is"));
