@@ -3,9 +3,9 @@
 // Watches a run that grows while its page is open.
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
-import {appendFileSync} from 'node:fs';
+import {appendFileSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {columns, logLine, main, program, test, writeRun, xRange} from './harness.mjs';
+import {columns, folder, logLine, main, program, test, writeRun, xRange} from './harness.mjs';
 
 /** Starts the server and returns it with its address. */
 async function watch(run) {
@@ -19,7 +19,32 @@ async function watch(run) {
   throw new Error(`gluon watch ended: ${output}`);
 }
 
+/** A folder in which a run appears while its page is open. */
+async function newRuns() {
+  mkdirSync(join(folder, 'runs'));
+  writeRun('runs/first', 20);
+  const {server, address} = await watch(join(folder, 'runs'));
+  try {
+    await test('a new run appears and the choices of the reader stay', address, async (page) => {
+      const names = () => page.locator('#runs tbody tr').evaluateAll((rows) => rows.map((row) => row.dataset.run));
+      assert.deepEqual(await names(), ['first']);
+      await page.locator('tr[data-run=first] .toggle').click();
+      await page.locator('#loss').getByLabel('scale').selectOption('log');
+      writeRun('runs/second', 30);
+      await page.locator('tr[data-run=second]').waitFor();
+      assert.equal(await page.locator('tr[data-run=first] .toggle').getAttribute('aria-pressed'), 'false');
+      assert.equal((await columns(page, 'loss')).length, 3); // steps, training and validation of the second
+      assert.equal(await page.evaluate(() => globalThis.gluonCharts.loss.scales.log.distr), 3);
+      await page.locator('tr[data-run=first] .toggle').click();
+      assert.equal((await columns(page, 'loss')).length, 5);
+    });
+  } finally {
+    server.kill('SIGKILL');
+  }
+}
+
 main(async () => {
+  await newRuns();
   const run = writeRun('live', 20);
   const {server, address} = await watch(run);
   const ended = new Promise((resolve) => server.once('exit', resolve));

@@ -113,6 +113,26 @@ main(async () => {
     await page.click('#theme');
     assert.notEqual(await ground(), before);
   });
+  await test('a group has one colour everywhere', small, async (page) => {
+    const dots = await page.locator('.dot').evaluateAll((all) => all.map((dot) => getComputedStyle(dot).backgroundColor));
+    assert.ok(dots.length >= 10, `${dots.length} dots`); // 8 cards, their legend, the table of radii
+    assert.equal(new Set(dots).size, 1); // all are of hidden
+    await seen(page, 'radius');
+    const line = await page.locator('[data-place=radius] .entry', {hasText: 'hidden'}).locator('svg')
+      .evaluate((sample) => getComputedStyle(sample).stroke);
+    assert.equal(line, dots[0]);
+  });
+  await test('layers are in the order of the network', small, async (page) => {
+    assert.deepEqual(await cardNames(page),
+      count(8, (i) => `blocks.${i >> 2}.t${i % 4}.weight`));
+  });
+  await test('printing draws the charts that were never near the window', small, async (page) => {
+    assert.equal(await page.evaluate(() => 'optimizer' in globalThis.gluonCharts), false);
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    for (const chart of ['loss', 'blocks', 'radius', 'optimizer']) {
+      assert.ok(await page.evaluate((id) => id in globalThis.gluonCharts, chart), chart);
+    }
+  });
   await test('printing hides the controls', small, async (page) => {
     await page.emulateMedia({media: 'print'});
     assert.equal(await page.locator('nav, #theme, .controls').filter({visible: true}).count(), 0);
