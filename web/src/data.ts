@@ -107,7 +107,7 @@ export interface Sweep {
 
 export interface Report {
   version: string;
-  fit: {lambda: number; l0Zero: boolean; skipFirst: number | null}; // skipFirst null: the robust rule leaves out the start
+  fit: {lambda: number; l0Zero: boolean; skipFirst: number | null}; // null: outliers at the start are left out
   runs: Run[];
   sweeps: Sweep[];
   skipped: string[]; // sentences about what a folder of runs holds beside them

@@ -29,7 +29,7 @@ function drawRun(panel: HTMLElement, run: Run, layer: Layer, index: number): voi
   const over = h('div');
   const against = h('div');
   panel.append(heading(run, layer, index), h('p', {class: 'about'}, details(layer)),
-    ...(layer.fit?.doubt ? [h('p', {class: 'note doubt'}, layer.fit.doubt)] : []), over, against);
+    ...(layer.fit?.doubt ? [h('p', {class: 'note doubt'}, `In doubt: ${layer.fit.doubt}.`)] : []), over, against);
   const lhat = {label: 'Lhat', y: layer.smoothness, color: runColor(index), style: 'dots' as const};
   const line = {label: 'L0 + L1 |g|*', color: 'var(--fit)'};
   // The fitted line from the smallest to the largest gradient.

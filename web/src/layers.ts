@@ -31,7 +31,7 @@ function constants(fit: Fit): HTMLElement[] {
   if (fit.leftOut) {
     lines.push(h('span', {}, `${fit.leftOut} ${fit.leftOut === 1 ? 'sample' : 'samples'} left out at the start`));
   }
-  if (fit.doubt) lines.push(h('span', {class: 'doubt'}, fit.doubt));
+  if (fit.doubt) lines.push(h('span', {class: 'doubt'}, `In doubt: ${fit.doubt}`));
   return lines;
 }
 

@@ -39,16 +39,7 @@ function fitWords({lambda, l0Zero, skipFirst}: Report['fit']): string {
   return `Fits: lambda ${lambda}${l0Zero ? ', L0 = 0' : ''}${start}.`;
 }
 
-// Until the program writes them.
-function fill(report: Report): void {
-  for (const run of [...report.runs, ...report.sweeps.flatMap((sweep) => sweep.cells.flatMap((cell) => cell.run ?? []))]) {
-    for (const layer of run.layers) if (layer.fit) layer.fit = Object.assign({leftOut: 0, doubt: ''}, layer.fit);
-    for (const radius of run.radii) radius.doubt ??= '';
-  }
-}
-
 function show(report: Report): void {
-  fill(report);
   const title = titleOf(report);
   document.title = `${title} – Gluon report`;
   heading.textContent = title;
