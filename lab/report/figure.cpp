@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t kLegendEntries = 14;
 constexpr std::size_t kMostPoints = 2000;  // of one series
+constexpr double kSubtitleLine = 1.25;     // in fonts
 constexpr double kPixel = 0.6;             // of the page, in points: a figure is smaller than the page's charts
 constexpr double kLoneDot = 6;             // pixels of a point without neighbours
 
@@ -116,7 +117,7 @@ class Plot {
     x_.close();
     y_.close();
     y_.pad();
-    top_ = size.title + 10 + (figure.subtitle.empty() ? 0 : 1.3 * size.font);
+    top_ = size.title + 10 + kSubtitleLine * size.font * static_cast<double>(figure.subtitles.size());
     bottom_ = top_ + size.plot_height;
     double widest = 0;
     for (const double tick : y_.ticks(size.y_ticks)) {
@@ -130,18 +131,22 @@ class Plot {
     const Legend legend(figure_, size_, outside_);
     const double labels = bottom_ + 2.6 * size_.font + 4;
     const double height = labels + legend.height() + 6;
-    return svg_document(figure_.title, size_, height, subtitle() + axes() + curves() + legend.body(labels));
+    return svg_document(figure_.title, size_, height, subtitles() + axes() + curves() + legend.body(labels));
   }
 
  private:
   double px(double x) const { return left_ + x_.share(x) * (right_ - left_); }
   double py(double y) const { return bottom_ - y_.share(y) * (bottom_ - top_); }
 
-  std::string subtitle() const {
-    if (figure_.subtitle.empty()) return {};
-    const std::string text = fitting(figure_.subtitle, size_.font, size_.width - 8);
-    return text_at(size_.width / 2, size_.title + 4 + 1.2 * size_.font, text, "middle",
-                   join(" fill=\"", kInkSoft, "\""));
+  std::string subtitles() const {
+    std::string out;
+    double y = size_.title + 4;
+    for (const std::string& line : figure_.subtitles) {
+      y += kSubtitleLine * size_.font;
+      out += text_at(size_.width / 2, y, fitting(line, size_.font, size_.width - 8), "middle",
+                     join(" fill=\"", kInkSoft, "\""));
+    }
+    return out;
   }
 
   std::string axes() const {

@@ -27,7 +27,7 @@ struct FigureSeries {
 struct Figure {
   std::string name;  // name of its files, without extension
   std::string title;
-  std::string subtitle{};  // below it, in the font of the axes
+  std::vector<std::string> subtitles{};  // lines below it, in the font of the axes
   std::string x_label = "steps";
   std::string y_label;
   bool log_y = false;

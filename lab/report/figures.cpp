@@ -62,7 +62,13 @@ Figure layer_figure(const ReportRun& run, const ReportLayer& layer, std::size_t 
   figure.series.back().color = run_color(index);
   if (!layer.fit) return figure;
   const Fit& fit = *layer.fit;
-  figure.subtitle = join("L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel));
+  figure.subtitles.push_back(
+      join("L0 = ", rounded(fit.l0), ", L1 = ", rounded(fit.l1), ", relative MSE ", rounded(fit.mse_rel)));
+  if (fit.left_out > 0) {
+    figure.subtitles.push_back(
+        join(fit.left_out, fit.left_out == 1 ? " sample" : " samples", " left out at the start"));
+  }
+  if (!fit.doubt.empty()) figure.subtitles.push_back("doubtful: " + fit.doubt);
   figure.series.push_back(series_of("L0 + L1 |g|*", layer.samples,
                                     [&](const Sample& sample) { return fit.l0 + fit.l1 * sample.gradient; }));
   figure.series.back().color = kFitColor;

@@ -34,8 +34,19 @@ TEST(Figures, NamesAreUniqueFileNames) {
                                              "runs_a-blocks-q", "runs_a-radii", "runs_a-optimizer", "runs_a-alignment",
                                              "runs_a-predicted-radii"}));
   EXPECT_EQ(figures[1].title, "h.0.q/x");
-  EXPECT_EQ(figures[1].subtitle, "L0 = 1, L1 = 2, relative MSE 0");
+  EXPECT_EQ(figures[1].subtitles, std::vector<std::string>{"L0 = 1, L1 = 2, relative MSE 0"});
   EXPECT_EQ(figures[1].series[1].y, (std::vector<double>{3}));
+}
+
+TEST(Figures, SayWhatAFitLeavesOutAndWhatSpeaksAgainstIt) {
+  ReportData data = small_report();
+  data.runs[0].layers[0].fit->left_out = 1;
+  data.runs[0].layers[0].fit->doubt = "most samples are far below";
+  const Figure figure = report_figures(data)[1];
+  ASSERT_EQ(figure.subtitles.size(), 3u);
+  EXPECT_EQ(figure.subtitles[1], "1 sample left out at the start");
+  EXPECT_EQ(figure.subtitles[2], "doubtful: most samples are far below");
+  EXPECT_NE(figure_svg(figure).find(">doubtful: most samples are far below</text>"), std::string::npos);
 }
 
 TEST(Figures, GroupHistories) {
