@@ -47,8 +47,10 @@ void report(const ReportCommand& command, bool out_given) {
   if (!command.json.empty()) {
     check_target("--json", command.json);
     GLUON_CHECK(fs::path(command.json).extension() == ".json", "report: --json must end in .json, got ", command.json);
-    GLUON_CHECK(fs::path(command.json).filename() != "facts.json",
-                "report: --json must not overwrite a run's facts.json, got ", command.json);
+    for (const char* file : {"facts.json", "status.json"}) {
+      GLUON_CHECK(fs::path(command.json).filename() != file, "report: --json must not overwrite a run's ", file,
+                  ", got ", command.json);
+    }
   }
   const lab::FigureWidth width = lab::parse_figure_width(command.figure_width);
   const std::vector<fs::path> paths(command.paths.begin(), command.paths.end());

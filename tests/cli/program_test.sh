@@ -189,7 +189,9 @@ expect 0 "finished after 4 steps" train --resume --out "$work/events" --steps 4
 after=$(wc -c <"$work/events/events.out.tfevents.gluon")
 check "a resumed run left its events behind" [ "$after" -gt "$before" ]
 expect 2 "--json must end in .json" report "$work/run" --json "$work/report.txt"
-expect 2 "--json must not overwrite a run's facts.json" report "$work/run" --json "$work/run/facts.json"
+for file in facts status; do
+  expect 2 "--json must not overwrite a run's $file.json" report "$work/run" --json "$work/run/$file.json"
+done
 expect 2 "folder $work/none does not exist" report "$work/run" --json "$work/none/report.json"
 expect 2 "--out excludes --text" report "$work/run" --text --out "$work/report.html"
 expect 2 "runs is required" report

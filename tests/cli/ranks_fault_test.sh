@@ -115,6 +115,7 @@ kill -KILL "$(child_of $run 1)"
 check "run: the launcher ends as the killed rank did" ended $run 137 25
 check "run: rank 0 names it" prints_once run.txt "gluon: rank 0: rank 1 does not answer"
 check "run: rank 2 names it" prints_once run.txt "gluon: rank 2: rank 1 does not answer"
+check "run: its status names it" prints_once run/status.json '"error": "rank 0: rank 1 does not answer'
 check "run: the launcher prints why" prints_once run.txt "gluon: rank 1 was ended by signal 9"
 check "run: it did not finish" [ ! -e run/checkpoint/step-00000400.safetensors ]
 launch resumed.txt --resume --ranks 3 --out run &
