@@ -11,7 +11,7 @@
 namespace gluon::lab {
 namespace {
 
-constexpr double kStrongest = 0.6;  // of the accent in the best cell
+constexpr double kPalest = 0.08, kStrongest = 0.6;  // of the accent in the worst and the best cell
 constexpr double kWidestCell = 80, kTallestCell = 30, kSmallestFont = 4;
 
 using Radii = std::vector<double>;
@@ -105,7 +105,7 @@ class Heatmap {
       };
       const bool finite = std::isfinite(cell.val);
       const double worst = ranked_.size() > 1 ? static_cast<double>(ranked_.size() - 1) : 1;
-      const double strength = finite ? kStrongest * (1 - place(ranked_, cell.val) / worst) : 0;
+      const double strength = finite ? kStrongest - (kStrongest - kPalest) * place(ranked_, cell.val) / worst : 0;
       out += box(0.7, join(" fill=\"", kAccent, "\" fill-opacity=\"", at(strength), "\" stroke=\"", kGrid,
                            "\" stroke-width=\"0.5\""));
       if (best == i) frame = box(1.5, join(" fill=\"none\" stroke=\"", kInk, "\" stroke-width=\"1\""));

@@ -1,4 +1,4 @@
-// Colours and dashes of runs and groups, the same on the whole page; lab/report/figure.cpp draws with the same ones.
+// Colours and dashes of runs and groups, the same on the whole page; lab/report/palette.cpp has the same ones for figures.
 //
 // The ten colours (--run-0 to --run-9 in theme.css) have a dark and a light version. Any two stay apart for readers who
 // are colour-blind: at least 0.068 in OKLab under simulated deuteranopia, protanopia and tritanopia.

@@ -25,6 +25,7 @@ TEST(Heatmap, OneCellPerRunAndAFrameAroundTheBest) {
     const std::string svg = heatmap_svg(sweep, width);
     EXPECT_EQ(count(svg, "fill-opacity"), 4u);
     EXPECT_EQ(count(svg, "fill-opacity=\"0.60\""), 1u) << "the best";
+    EXPECT_EQ(count(svg, "fill-opacity=\"0.08\""), 1u) << "the worst";
     EXPECT_EQ(count(svg, "stroke=\"#1c2430\""), 1u) << "its frame";
     EXPECT_NE(svg.find("font-weight=\"bold\">3.2500</text>"), std::string::npos);
     EXPECT_EQ(count(svg, ">no loss</text>"), 1u);

@@ -76,6 +76,11 @@ TEST(Palette, GroupsHaveTheColoursOfThePage) {
   EXPECT_NE(text.find("reduce((sum, letter) => sum + letter.charCodeAt(0), 0)"), std::string::npos);
 }
 
+TEST(Palette, TheShadesOfASweepAreThoseOfThePage) {
+  // heatmap.cpp: 8 % of the accent in the worst cell, 60 % in the best.
+  EXPECT_NE(source("sweep.ts").find("var(--accent) ${Math.round(8 + 52 * (1 - share))}%"), std::string::npos);
+}
+
 TEST(Palette, TheRampIsThatOfThePage) {
   EXPECT_NE(source("palette.ts").find("hsl(${Math.round(265 - 235 * share)} 62% var(--ramp-light))"),
             std::string::npos);
