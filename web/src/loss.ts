@@ -48,7 +48,10 @@ export function lossSection(): Section {
   const place = makePlace('loss', kHeight);
   const draw = () => whenNear(place, () => {
     const shown = report!.runs.flatMap((run, index) => (isShown(run) && hasLog(run) ? [{run, index}] : []));
-    const series = shown.flatMap(({run, index}) => lossSeries(run, index, axis, smoothing, shown.length <= kFewRuns));
+    const lines = shown.flatMap(({run, index}) => lossSeries(run, index, axis, smoothing, shown.length <= kFewRuns));
+    // Validation above the noise of training.
+    const isAbove = ({kind}: Series) => Number(kind === 'validation');
+    const series = lines.sort((a, b) => isAbove(a) - isAbove(b));
     const [, xLabel] = kAxes.find(([key]) => key === axis)!;
     drawChart(place, series, {id: 'loss', name: 'Loss', xLabel, yLabel: 'loss', logY, height: kHeight,
       empty: shown.length === 0 ? noRunText() : 'No loss is known: the status in the table of runs says why.'});

@@ -26,7 +26,7 @@ export class SortedTable<Row> {
     this.heads = columns.map((column) => h('th', {scope: 'col', class: column.text ? 'text' : ''},
       h('button', {type: 'button', 'data-sort': column.id, click: () => this.sort(column)}, column.heading,
         h('i', {class: 'arrow', 'aria-hidden': 'true'}))));
-    this.element = h('div', {class: 'scroll'},
+    this.element = h('div', {class: 'scroll many'},
       h('table', {class: 'sorted'}, h('thead', {}, h('tr', {}, ...this.heads)), this.body));
   }
 
