@@ -129,7 +129,10 @@ TEST(Optimizer, TenThousandStepsStayInTheBallAndInTheirMemory) {
     return resident;
   };
   const int64_t before = take(2000);
-  EXPECT_LT(take(8000) - before, 256) << "pages";
+  [[maybe_unused]] const int64_t grown = take(8000) - before;
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
+  EXPECT_LT(grown, 256) << "pages";
+#endif
   EXPECT_EQ(optimizer.steps_taken(), 10000);
   EXPECT_LE(make_norm("spectral")->norm(layers[0].parameter.unsqueeze(0)).item<double>(), 2 * (1 + 1e-3));
   EXPECT_LE(layers[1].parameter.norm().item<double>(), 1 + 1e-5);
