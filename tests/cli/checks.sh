@@ -30,6 +30,23 @@ check() {
   fi
 }
 
+# expect CODE TEXT ARGUMENTS...: the exit code, and a text somewhere in the output; with code 2 it is one line.
+expect() {
+  local code=$1 text=$2
+  shift 2
+  local output status
+  output=$("$program" "$@" 2>"$work/errors")
+  status=$?
+  output+=$'\n'$(cat "$work/errors")
+  if [ "$status" -eq "$code" ] && [[ "$output" == *"$text"* ]] &&
+    { [ "$code" -ne 2 ] || [ "$(wc -l <"$work/errors")" -eq 1 ]; }; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    printf 'FAILED: gluon %s\n  expected exit %s and "%s"\n  got exit %s and:\n%s\n' "$*" "$code" "$text" "$status" "$output"
+  fi
+}
+
 # The last command of a test.
 all_passed() {
   echo "$passed passed, $failed failed"
