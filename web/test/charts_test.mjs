@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {existsSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {assertFits, columns, count, kNarrow, main, makePage, seen, sharedData, test, writeLog, writeRun}
+import {assertFits, columns, count, kViews, main, makePage, seen, sharedData, test, writeLog, writeRun}
   from './harness.mjs';
 
 const scale = (page, chart, name) => page.evaluate(([id, key]) => {
@@ -105,7 +105,7 @@ main(async () => {
     count(5000, (k) => [k + 1, 64 * (k + 1), 3 + Math.sin(k * (run + 1)) / 9, k % 50 ? '' : 3 - run / 50, k / 9])));
   const page50 = makePage('fifty', ...many);
   const bytes = statSync(fileURLToPath(page50)).size;
-  for (const view of [{width: 1440, height: 900}, kNarrow]) {
+  for (const view of kViews) {
     await test(`50 runs x 5000 steps at ${view.width}`, page50, async (page, ms) => {
       assert.equal(await page.locator('#runs tbody tr').count(), 50);
       const start = performance.now();
@@ -130,7 +130,7 @@ main(async () => {
     return;
   }
   const log = makePage('paper', paper);
-  for (const view of [{width: 1440, height: 900}, kNarrow]) {
+  for (const view of kViews) {
     await test(`the paper's log at ${view.width}`, log, async (page) => {
       assert.match(await page.locator('#runs tbody').innerText(), /nanogpt-unscion/);
       const order = await page.locator('.card strong').allInnerTexts();

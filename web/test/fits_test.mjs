@@ -6,7 +6,7 @@ import {execFileSync} from 'node:child_process';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {assertFits, folder, kNarrow, main, makePage, program, test} from './harness.mjs';
+import {assertFits, folder, kViews, main, makePage, program, test} from './harness.mjs';
 
 const samples = fileURLToPath(new URL('../../tests/baselines/scion_smoothness.csv', import.meta.url));
 const card = (page, layer) => page.locator(`.card[data-layer="${layer.name}"]`);
@@ -53,7 +53,7 @@ main(async () => {
   const bad = join(folder, 'doubtful.csv');
   writeFileSync(bad, [head, ...lines.filter((line) => names.has(line.split(',')[1]))].join('\n'));
   const radii = makePage('radii', bad, '--skip-first', '0');
-  for (const view of [{width: 1440, height: 900}, kNarrow]) {
+  for (const view of kViews) {
     await test(`a radius from doubtful fits says so at ${view.width}`, radii, async (page) => {
       assert.match(await page.locator('#radii .doubt').innerText(), /none of its \d+ fits can be trusted/);
       assert.equal(await page.locator('#radii .doubtful').count(), 3); // the prediction, L0 and L1

@@ -134,7 +134,7 @@ export async function assertFits(page) {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
 }
 
-export const kNarrow = {width: 390, height: 800};
+export const kViews = [{width: 1440, height: 900}, {width: 390, height: 800}];
 
 /** Runs the tests; the exit status is 1 when one has failed. */
 export async function main(tests) {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {existsSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {assertFits, columns, folder, kNarrow, main, makePage, program, seen, smallModel, test, train}
+import {assertFits, columns, folder, kViews, main, makePage, program, seen, smallModel, test, train}
   from './harness.mjs';
 
 const column = (page, index) => page.locator(`#runs tbody td:nth-child(${index})`).allInnerTexts();
@@ -57,7 +57,7 @@ main(async () => {
     await page.locator('[data-sort=run]').click();
     assert.deepEqual(await names(page), [...given].sort((a, b) => a.localeCompare(b, 'en', {numeric: true})));
   });
-  await test('a run that failed says where and why, and its one point is drawn', ten, async (page) => {
+  const failed = async (page) => {
     const status = await text(page, 'failed', 3);
     const error = JSON.parse(readFileSync(join(runs, 'failed/status.json'), 'utf8')).error;
     assert.match(status, /failed at step \d+ of 12/);
@@ -80,7 +80,10 @@ main(async () => {
       return count;
     });
     assert.ok(drawn >= 15, `${drawn} pixels of the point`);
-  });
+  };
+  for (const view of kViews) {
+    await test(`a run that failed says where and why, and its one point is drawn at ${view.width}`, ten, failed, view);
+  }
   await test('the table chooses what the charts show', ten, async (page) => {
     const lines = async () => (await columns(page, 'loss')).length - 1;
     const all = await lines();
@@ -109,7 +112,7 @@ main(async () => {
     await page.fill('#run-filter', 'seed-1');
     await page.getByText('there is nothing to differ from').waitFor();
   });
-  for (const view of [{width: 1440, height: 900}, kNarrow]) {
+  for (const view of kViews) {
     await test(`long names leave the navigation usable at ${view.width}`, ten, async (page) => {
       await assertFits(page);
       const nav = await page.locator('nav').boundingBox();
@@ -133,10 +136,14 @@ main(async () => {
   const path = join(folder, 'running');
   const child = await startRun(path);
   try {
-    await test('a running run says how far it is and how long it will take', makePage('running', path), async (page) => {
-      assert.match(await text(page, 'running', 3), /running, step \d+ of 1,000,000, .+ left/);
-      assert.equal(await page.locator('#runs progress').getAttribute('max'), '1000000');
-    });
+    const running = makePage('running', path);
+    for (const view of kViews) {
+      await test(`a running run says how far it is and how long it will take at ${view.width}`, running, async (page) => {
+        assert.match(await text(page, 'running', 3), /running, step \d+ of 1,000,000, .+ left/);
+        assert.equal(await page.locator('#runs progress').getAttribute('max'), '1000000');
+        assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), view.width);
+      }, view);
+    }
   } finally {
     child.kill('SIGKILL');
   }

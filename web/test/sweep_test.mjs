@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {execFileSync, spawnSync} from 'node:child_process';
 import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {assertFits, columns, folder, kNarrow, main, makePage, program, smallModel, test} from './harness.mjs';
+import {assertFits, columns, folder, kViews, main, makePage, program, smallModel, test} from './harness.mjs';
 
 main(async () => {
   const sweep = join(folder, 'sweep');
@@ -16,7 +16,7 @@ main(async () => {
   const {cells, best} = JSON.parse(readFileSync(json, 'utf8')).sweeps[0];
   const button = (page, cell) => page.locator(`.cell[data-radii="${cell.radii.join(',')}"]`);
 
-  for (const view of [{width: 1440, height: 900}, kNarrow]) {
+  for (const view of kViews) {
     await test(`16 cells with their losses at ${view.width}`, page16, async (page) => {
       assert.equal(cells.length, 16);
       assert.equal(await page.locator('.cell').count(), 16);
