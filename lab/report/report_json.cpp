@@ -139,7 +139,6 @@ Json run_of(const ReportRun& run, std::size_t curve_points, const ReportLimits& 
   };
   return {{"name", run.name},
           {"path", run.path.string()},
-          {"config", run.config},
           {"facts", run.facts.empty() ? Json(nullptr) : Json(parse_json(run.facts, "facts.json"))},
           {"status", status_json(run.status)},
           {"settings", list(run.settings,

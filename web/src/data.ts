@@ -78,7 +78,6 @@ export interface Status {
 export interface Run {
   name: string;
   path: string;
-  config: string;
   facts: Facts | null;
   status: Status;
   settings: [string, string][]; // the config with its defaults resolved, in its order

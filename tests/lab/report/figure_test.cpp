@@ -6,15 +6,10 @@
 
 #include "gluon/core/check.h"
 #include "tests/expect_error.h"
+#include "tests/lab/report/count_in.h"
 
 namespace gluon::lab {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 TEST(FigureSvg, DrawsRangesOfAFewUlps) {
   const double ulp = std::numeric_limits<double>::epsilon(), huge = std::numeric_limits<double>::max();

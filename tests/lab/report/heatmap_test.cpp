@@ -4,14 +4,10 @@
 
 #include <cmath>
 
+#include "tests/lab/report/count_in.h"
+
 namespace gluon::lab {
 namespace {
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 TEST(Heatmap, OneCellPerRunAndAFrameAroundTheBest) {
   const ReportSweep sweep{"grid",
