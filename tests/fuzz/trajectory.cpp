@@ -8,7 +8,7 @@
 // A run of which one file is the input; its first byte says which.
 void gluon::fuzz::trajectory(std::string_view bytes) {
   static const Scratch scratch("trajectory");
-  constexpr const char* kFiles[] = {"smoothness.csv", "log.csv", "facts.json", "sweep.csv"};
+  constexpr const char* kFiles[] = {"smoothness.csv", "log.csv", "facts.json", "sweep.csv", "status.json"};
   if (bytes.empty()) return;
   const char* file = kFiles[static_cast<unsigned char>(bytes[0]) % std::size(kFiles)];
   for (const char* name : kFiles) std::filesystem::remove(scratch.folder() / name);
