@@ -175,17 +175,25 @@ def data_replaced(run, draw):
 
 
 def second_run(run, draw):
-    """Another process wants the same folder: it is refused, and the first finishes unharmed."""
+    """Other processes want the same folder: they are refused, and the first finishes unharmed.
+
+    The first stands still meanwhile, so that it cannot finish before the others have started.
+    """
     run.start()
     moment(run, draw, most=0.3)
     if not (run.folder / "config.toml").exists():
         run.await_rows(1)
     struck = run.alive()
-    for resume in (False, True):
-        second = Run(run.program, run.place)
-        second.start(resume)
-        if second.wait() != 2 and run.alive():
-            raise Lost("a second run on the same folder was not refused")
+    run.process.send_signal(signal.SIGSTOP)
+    try:
+        for resume in (False, True):
+            second = Run(run.program, run.place)
+            second.start(resume)
+            code = second.wait()
+            if struck and code != 2:
+                raise Lost(f"a second run on the same folder was not refused, it ended with {code}")
+    finally:
+        run.process.send_signal(signal.SIGCONT)
     if run.wait() != 0:
         raise Lost("a second run ended the first")
     return struck
