@@ -127,11 +127,15 @@ template <typename Number> bool take(std::string_view& rest, Number& value) {
   return true;
 }
 
-// step:K/N (i) L_estimated:   or   step:K (i) L_estimated:
-bool take_start(std::string_view& rest, int64_t& step, int64_t& layer) {
+// The start of a sample: "step:K/N (i) L_estimated:", or with K, or with K.F for "K/N".
+bool take_start(std::string_view& rest, int64_t& step, bool& epochs, int64_t& layer) {
   int64_t total = 0;
   if (!skip(rest, "step:") || !take(rest, step)) return false;
   if (skip(rest, "/") && !take(rest, total)) return false;
+  if (skip(rest, ".")) {
+    rest.remove_prefix(std::min(rest.find_first_not_of("0123456789"), rest.size()));
+    epochs = true;
+  }
   return skip(rest, " (") && take(rest, layer) && skip(rest, ") L_estimated:");
 }
 
@@ -146,13 +150,14 @@ Trajectory read_paper_log(const fs::path& path) {
   const std::string origin = join("smoothness: ", path.string());
   Trajectory trajectory;
   std::map<int64_t, std::size_t> index;
+  bool epochs = false;  // steps are fractions of an epoch
   std::string line;
   // A last line without a break may have been cut inside a number.
   for (int64_t number = 1; read_line(file, line, origin); ++number) {
     std::string_view rest = line;
     Sample sample;
     int64_t layer = 0;
-    if (!take_start(rest, sample.step, layer)) continue;
+    if (!take_start(rest, sample.step, epochs, layer)) continue;
     GLUON_CHECK(take_values(rest, sample), origin, " line ", number,
                 ": expected L_estimated: NUMBER norm_grad: NUMBER, got '", line, "'");
     const auto [entry, fresh] = index.try_emplace(layer, trajectory.layers.size());
@@ -160,6 +165,11 @@ Trajectory read_paper_log(const fs::path& path) {
     trajectory.layers[entry->second].samples.push_back(sample);
   }
   GLUON_CHECK(!file.bad(), "smoothness: cannot read ", path.string());
+  if (!epochs) return trajectory;
+  for (LayerTrajectory& layer : trajectory.layers) {
+    int64_t step = 0;
+    for (Sample& sample : layer.samples) sample.step = ++step;
+  }
   return trajectory;
 }
 

@@ -11,10 +11,13 @@
 // A text log of the paper's authors has lines such as
 //
 //   step:50/5001 (24) L_estimated: 2.0423 norm_grad: 0.0258          NanoGPT
-//   step:1 (0) L_estimated: 4237.2480 norm_grad: 8.9521              CNN
+//   step:1 (0) L_estimated: 4237.2480 norm_grad: 8.9521              CNN, full batch
+//   step:0.08 (0) L_estimated: 311.4051 norm_grad: 2.0417            CNN, mini-batches
 //
-// The first is the sample Lhat = 2.0423, |g|* = 0.0258 of layer "24" at step 50. All other lines (losses, source code)
-// are skipped. The logs do not record how the gradients were taken: the estimator is unknown, and layers have no group.
+// The first is the sample Lhat = 2.0423, |g|* = 0.0258 of layer "24" at step 50. Steps with a fraction count epochs and
+// are rounded: such a log gets steps 1, 2, ... in the order of each layer's samples. All other lines (losses, source
+// code) are skipped. The logs do not record how the gradients were taken: the estimator is unknown, and layers have no
+// group.
 
 #pragma once
 

@@ -98,5 +98,9 @@ check "a refused tune wrote a config" [ ! -e "$work/spiked/tuned.toml" ]
 expect 0 "radius = hidden=0.3333" tune "$work/spiked" --skip-first 5
 printf 'step:1 (0) L_estimated: 5 norm_grad: 1\nstep:2 (0) L_estimated: 9 norm_grad: 3\n' >"$work/paper.txt"
 expect 0 "estimator: unknown" fit "$work/paper.txt"
+# Mini-batch logs of the authors count steps in epochs: Lhat = 3 + 2 |g|*.
+for g in 1 2 4; do echo "step:0.0$((2 * g)) (0) L_estimated: $((3 + 2 * g)) norm_grad: $g"; done >"$work/epochs.txt"
+expect 0 "0                     3            3            2" fit "$work/epochs.txt" --lambda 0
+expect 0 "0                3          2" report "$work/epochs.txt" --text
 
 all_passed

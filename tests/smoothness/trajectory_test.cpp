@@ -273,6 +273,27 @@ TEST(PaperLog, ReadsTheCnnFormAndSkipsALastLineWithoutLineBreak) {
   EXPECT_INPUT_ERROR(read_trajectory(folder.write("log.txt", line)), "log.txt holds no samples");
 }
 
+// Two fractions of an epoch may be equal after rounding, and whole epochs may come without a fraction.
+TEST(PaperLog, FractionsOfAnEpochBecomeStepsInTheirOrder) {
+  const TemporaryFolder folder;
+  const Trajectory trajectory = read_trajectory(folder.write("log.txt",
+                                                             "step:0.08 (0) L_estimated: 5 norm_grad: 1\n"
+                                                             "step:0.08 (1) L_estimated: 6 norm_grad: 2\n"
+                                                             "step:0.08 (0) L_estimated: 7 norm_grad: 3\n"
+                                                             "epoch 1 of 8\n"
+                                                             "step:1 (0) L_estimated: 8 norm_grad: 4\n"
+                                                             "step:1. (1) L_estimated: 9 norm_grad: 5\n"));
+  ASSERT_EQ(trajectory.layers.size(), 2);
+  const auto& first = trajectory.layers[0].samples;
+  const auto& second = trajectory.layers[1].samples;
+  ASSERT_EQ(first.size(), 3);
+  ASSERT_EQ(second.size(), 2);
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].step, static_cast<int64_t>(i) + 1);
+  EXPECT_EQ(first[2].smoothness, 8);
+  EXPECT_EQ(second[1].step, 2);
+  EXPECT_EQ(second[1].gradient, 5);
+}
+
 TEST(PaperLog, ReadsTheAuthorsLogs) {
   GLUON_SHARED_DATA_OR_SKIP(folder, "paper-logs");
   const Trajectory nanogpt = read_trajectory(folder / "nanogpt-unscion.txt");
@@ -297,6 +318,8 @@ TEST(PaperLog, BadFiles) {
        "bad.txt line 2: expected L_estimated: NUMBER norm_grad: NUMBER, got 'step:2 (0)"},
       {"step:1 (0) L_estimated: 1 norm_grad: \n", "bad.txt line 1: expected L_estimated: NUMBER norm_grad: NUMBER"},
       {"step: (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
+      {"step:0.1.2 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
+      {"step:.5 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
       {"hello\n", "bad.txt holds no samples"},
       {"step,layer,loss\n", "has no column group, norm"}};
   for (const auto& [text, message] : cases) {
