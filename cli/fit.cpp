@@ -233,7 +233,7 @@ void tune(const TuneCommand& command) {
     GLUON_CHECK(radius.doubt.empty(), "tune: no radius for group '", radius.group, "': ", radius.doubt,
                 "; record more samples, or leave out others with --skip-first");
   }
-  const lab::TrainConfig next = lab::tuned_config(config, radii);
+  const lab::TrainConfig next = lab::tuned_config(config, radii, fits);
   next.validate();
   write_text_atomically(out, lab::config_toml(next));
   // AdamW has no radii: only the ratios between the groups apply to the next run.

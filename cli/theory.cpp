@@ -251,6 +251,18 @@ void print_prior(const Answer& answer) {
   }
 }
 
+// The radii of a run's layers as flags of its next run.
+void print_flags(const Answer& answer) {
+  std::string radii;
+  for (std::size_t i = 0; i < answer.constants.layers.size(); ++i) {
+    const std::string& layer = answer.constants.layers[i].name;
+    if (layer.empty()) return;
+    radii += join(radii.empty() ? "" : ",", layer, "=", answer.guarantee.radii[i]);
+  }
+  std::cout << "\ngluon train --radius '" << radii << "' --momentum " << answer.guarantee.momentum
+            << " --schedule constant\n";
+}
+
 void print_table(const TheoryFlags& flags, const Answer& answer) {
   const Guarantee& guarantee = answer.guarantee;
   std::cout << guarantee.theorem << ": " << guarantee.promise << '\n';
@@ -282,6 +294,7 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
                        guarantee.weights.empty() ? "-" : join(guarantee.weights[i]), guarantee.radii[i],
                        join(guarantee.largest_radii[i])});
   }
+  print_flags(answer);
   print_prior(answer);
 }
 

@@ -6,7 +6,7 @@
 #include "gluon/core/check.h"
 #include "lab/report/report_data.h"
 #include "lab/report/thin.h"
-#include "lab/train/config.h"
+#include "lab/train/radius_flag.h"
 
 namespace gluon::lab {
 namespace {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
@@ -10,6 +9,7 @@
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/smoothness/recorder.h"
 #include "lab/models/zoo.h"
+#include "lab/train/radius_flag.h"
 #include "lab/train/rank_share.h"
 
 namespace gluon::lab {
@@ -30,8 +30,12 @@ void check_radius(double radius, const std::string& what) {
 }
 
 void check_radii(const TrainConfig& config) {
-  for (const auto& [group, radius] : parse_radii(config.radius)) {
-    if (radius != 0) check_radius(radius, "--radius " + group);  // L0 or L1 may be 0
+  for (const auto& [key, value] : radius_entries(config.radius)) {
+    const Spec rule = parse_spec(value, "--radius " + key);
+    for (const std::string& number : rule.arguments.empty() ? std::vector{rule.name} : rule.arguments) {
+      const double radius = parse_number(number, "--radius " + key);
+      if (radius != 0) check_radius(radius, "--radius " + key);  // L0 or L1 may be 0
+    }
   }
   if (config.lr > 0) check_radius(config.lr, "--lr");
   if (config.weight_decay > 0) check_radius(config.weight_decay, "--weight-decay");
@@ -94,7 +98,7 @@ Geometry TrainConfig::geometry() const {
     const char* group = preset == "adamw" ? "all" : "adamw";
     GLUON_CHECK(radii.emplace(group, lr).second, "--lr and --radius ", group, " set the same learning rate; give one");
   }
-  const Geometry geometry = presets::make(preset, radii);
+  const Geometry geometry = with_radius_rules(presets::make(preset, radii), preset, radius);
   if (weight_decay < 0) return geometry;
   std::vector<Rule> rules = geometry.rules();
   for (Rule& rule : rules) rule.weight_decay = weight_decay;
@@ -129,19 +133,6 @@ int64_t TrainConfig::parts_for(int ranks) const {
   // A GPU is slow on small parts, and batch norm needs the whole batch.
   const bool one_piece = ranks == 0 || device == "cuda" || model == "cifar-cnn";
   return one_piece ? 1 : common_parts(ranks);
-}
-
-std::map<std::string, double> parse_radii(const std::string& text) {
-  std::map<std::string, double> radii;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) {
-    const auto equals = part.find('=');
-    GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text, "'");
-    const std::string group = part.substr(0, equals);
-    GLUON_CHECK(radii.emplace(group, parse_number(part.substr(equals + 1), "--radius")).second, "--radius: group '",
-                group, "' is given twice");
-  }
-  return radii;
 }
 
 }  // namespace gluon::lab

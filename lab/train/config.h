@@ -87,7 +87,4 @@ struct TrainConfig {
   int64_t parts_for(int ranks) const;
 };
 
-/// Parses "hidden=0.018,embedding=1.08". Throws InputError on anything else.
-std::map<std::string, double> parse_radii(const std::string& text);
-
 }  // namespace gluon::lab

@@ -45,7 +45,9 @@ const ConfigField kFields[] = {
 
     {"preset", &C::preset, "Optimizer",
      "unscion, scion, muon, sign_descent, normalized_descent, deterministic_gluon or adamw", "geometry"},
-    {"radius", &C::radius, "Optimizer", "Radii by group: hidden=0.018,embedding=1.08", "geometry"},
+    {"radius", &C::radius, "Optimizer",
+     "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3)",
+     "geometry"},
     {"lr", &C::lr, "Optimizer", "Learning rate of AdamW (0: the preset's default)", "geometry"},
     {"weight-decay", &C::weight_decay, "Optimizer", "Decoupled weight decay (negative: the preset's default)",
      "geometry"},

@@ -5,6 +5,7 @@
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "lab/models/zoo.h"
+#include "lab/train/radius_flag.h"
 
 namespace gluon::lab {
 namespace {
@@ -46,6 +47,13 @@ void check_smoothness_flags(const TrainConfig& config) {
               "--smoothness-dual has no effect on norms none of which is spectral, got ", config.smoothness_dual);
 }
 
+// Another value that the entry could have.
+std::string changed(const RadiusEntry& entry) {
+  if (!entry.is_number_of_preset()) return entry.value == "power(1)" ? "power(2)" : "power(1)";
+  const double radius = parse_number(entry.value, "--radius");
+  return number_text(radius > 0 ? radius / 2 : 1);
+}
+
 }  // namespace
 
 void check_effect(const TrainConfig& config) {
@@ -65,15 +73,14 @@ void check_effect(const TrainConfig& config) {
 
 void check_radius_effect(const TrainConfig& config, std::span<const Layer> layers) {
   const std::string routing = config.geometry().routing_report(layers);
-  const std::map<std::string, double> radii = parse_radii(config.radius);
-  for (const auto& [group, radius] : radii) {
+  const std::vector<RadiusEntry> entries = radius_entries(config.radius);
+  for (const RadiusEntry& entry : entries) {
     TrainConfig other = config;
     other.radius.clear();
-    for (const auto& [name, value] : radii) {
-      const double changed = value > 0 ? value / 2 : 1;
-      other.radius += join(other.radius.empty() ? "" : ",", name, "=", number_text(name == group ? changed : value));
+    for (const auto& [key, value] : entries) {
+      other.radius += join(other.radius.empty() ? "" : ",", key, "=", key == entry.key ? changed(entry) : value);
     }
-    GLUON_CHECK(other.geometry().routing_report(layers) != routing, "--radius ", group, "=", number_text(radius),
+    GLUON_CHECK(other.geometry().routing_report(layers) != routing, "--radius ", entry.key, "=", entry.value,
                 " has no effect: ", config.model, " has no layers that preset ", config.preset, " moves by it");
   }
 }

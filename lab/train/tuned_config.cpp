@@ -7,6 +7,7 @@
 
 #include "gluon/core/check.h"
 #include "gluon/geometry/presets.h"
+#include "lab/train/radius_flag.h"
 
 namespace gluon::lab {
 namespace {
@@ -38,6 +39,23 @@ std::string radius_text(std::span<const GroupRadius> radii, const std::function<
   return text;
 }
 
+// "head.weight=smooth(0,0.03),...": the constants of each layer, and "L0=...,L1=..." for layers that have none.
+std::string constants_text(const TrajectoryFit& fits) {
+  std::string text;
+  std::size_t layers = 0;
+  double l0 = 0, l1 = 0;
+  for (const LayerFit& layer : deciding_fits(fits)) {
+    if (layer.fit.l0 + layer.fit.l1 == 0) continue;  // its gradient never changed
+    const std::string constants = join(short_text(layer.fit.l0), ",", short_text(layer.fit.l1));
+    text += join(text.empty() ? "" : ",", layer.layer, "=smooth(", constants, ")");
+    l0 = std::max(l0, layer.fit.l0);
+    l1 = std::max(l1, layer.fit.l1);
+    ++layers;
+  }
+  const bool all = layers == fits.layers.size() + fits.unfitted.size();
+  return all ? text : join(text, ",L0=", short_text(l0), ",L1=", short_text(l1));
+}
+
 double unscion_default(const std::string& group) {
   const presets::UnscionOptions defaults;
   if (group == "hidden") return defaults.hidden;
@@ -48,7 +66,7 @@ double unscion_default(const std::string& group) {
 
 }  // namespace
 
-TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> radii) {
+TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> radii, const TrajectoryFit& fits) {
   GLUON_CHECK(!radii.empty(), "tune: no radii");
   GLUON_CHECK(run.smoothness_geometry.empty() || run.smoothness_geometry == run.preset ||
                   (run.preset == "adamw" && run.smoothness_geometry == "unscion"),
@@ -77,8 +95,7 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     const std::map<std::string, double> given = parse_radii(run.radius);
     if (given.contains("adamw")) next.radius += join(",adamw=", short_text(given.at("adamw")));
   } else if (run.preset == "deterministic_gluon") {
-    next.radius = join("L0=", short_text(std::ranges::max(radii, {}, &GroupRadius::l0).l0),
-                       ",L1=", short_text(std::ranges::max(radii, {}, &GroupRadius::l1).l1));
+    next.radius = constants_text(fits);
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";

@@ -8,7 +8,7 @@
 #include "gluon/radius/schedule.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/sweep/sweep.h"
-#include "lab/train/config.h"
+#include "lab/train/radius_flag.h"
 #include "tests/fuzz/fuzz_targets.h"
 #include "tests/fuzz/scratch.h"
 
@@ -44,7 +44,11 @@ void gluon::fuzz::expressions(std::string_view bytes) {
       return round_trip(name, name(text));
     }
     case 5: return static_cast<void>(width_factor(text, shape));
-    case 6: return static_cast<void>(presets::make("unscion", lab::parse_radii(std::string(text))));
+    case 6: {
+      const std::string radii(text);
+      return static_cast<void>(
+          lab::with_radius_rules(presets::make("unscion", lab::parse_radii(radii)), "unscion", radii));
+    }
     case 7: return static_cast<void>(lab::parse_axis(std::string(text)));
     case 8: return static_cast<void>(parse_estimator(text));
     case 9: return static_cast<void>(glob_match(text.substr(0, text.size() / 2), text.substr(text.size() / 2)));

@@ -26,8 +26,6 @@ TEST(TrainConfig, RadiiReplaceThePresets) {
                                  .routing_report(std::vector<Layer>{{"w", at::zeros({2, 2}), Role::kHidden}});
   EXPECT_NE(report.find("0.5"), std::string::npos);
   EXPECT_EQ(report.find("0.018"), std::string::npos);
-  EXPECT_EQ(parse_radii("a=1,b=0.25"), (std::map<std::string, double>{{"a", 1}, {"b", 0.25}}));
-  EXPECT_TRUE(parse_radii("").empty());
 }
 
 TEST(TrainConfig, TheDefaultScheduleDecaysOverTheLastThirtyPercent) {
@@ -92,7 +90,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"orthogonalizer=qr", "unknown orthogonalizer 'qr'"},
     {"radius=hidden", "--radius: expected group=radius,..., got 'hidden'"},
     {"radius=hidden=1,hidden=2", "--radius: group 'hidden' is given twice"},
-    {"radius=hidden=x", "--radius: expected a number, got 'x'"},
+    {"radius=hidden=x", "--radius hidden: expected a number, got 'x'"},
     {"full-batch=true\naccumulate=2", "exclude each other"},
     {"smoothness-every=-1", "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
     {"smoothness-mode=unknown", "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'"},
@@ -105,6 +103,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     // Beyond float32.
     {"radius=hidden=1e39", "--radius hidden must be in 1e-30..1e+30, the range of float32, got 1e+39"},
     {"radius=hidden=1e-60", "--radius hidden must be in 1e-30..1e+30"},
+    {"radius=hidden=smooth(0,1e39)", "--radius hidden must be in 1e-30..1e+30"},
     {"preset=muon\nlr=1e39", "--lr must be in 1e-30..1e+30"},
     {"weight-decay=1e39", "--weight-decay must be in 1e-30..1e+30"},
     {"preset=scion\nradius=gamma=1e-20,hidden=1e-20", "a radius of --preset scion must be in 1e-30..1e+30"},
