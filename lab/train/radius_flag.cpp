@@ -48,9 +48,7 @@ std::vector<Rule> rules_for(const RadiusEntry& entry, std::vector<Rule> rules) {
 
 bool RadiusEntry::names_layers() const { return key.find_first_of(".*?") != std::string::npos; }
 
-bool RadiusEntry::is_number_of_preset() const {
-  return !names_layers() && value.find('(') == std::string::npos;
-}
+bool RadiusEntry::is_number_of_preset() const { return !names_layers() && value.find('(') == std::string::npos; }
 
 std::vector<RadiusEntry> radius_entries(const std::string& text) {
   std::vector<RadiusEntry> entries;
@@ -61,8 +59,7 @@ std::vector<RadiusEntry> radius_entries(const std::string& text) {
     GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text, "'");
     entries.push_back({entry.substr(0, equals), entry.substr(equals + 1)});
     const std::string& key = entries.back().key;
-    GLUON_CHECK(std::ranges::count(entries, key, &RadiusEntry::key) == 1, "--radius: group '", key,
-                "' is given twice");
+    GLUON_CHECK(std::ranges::count(entries, key, &RadiusEntry::key) == 1, "--radius: group '", key, "' is given twice");
   }
   return entries;
 }
