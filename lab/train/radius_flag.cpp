@@ -1,6 +1,7 @@
 #include "lab/train/radius_flag.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
@@ -78,7 +79,7 @@ Geometry with_radius_rules(const Geometry& geometry, const std::string& preset, 
   if (entries.empty()) return geometry;
   GLUON_CHECK(preset != "scion", "--radius ", entries[0].key, "=", entries[0].value,
               ": the radii of preset scion are those of its balls; rules and layers by name need another preset");
-  std::ranges::stable_partition(entries, &RadiusEntry::names_layers);
+  std::stable_partition(entries.begin(), entries.end(), std::mem_fn(&RadiusEntry::names_layers));
   std::vector<Rule> rules;
   for (const RadiusEntry& entry : entries) {
     const std::vector<Rule> own = rules_for(entry, geometry.rules());
