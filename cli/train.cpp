@@ -113,7 +113,7 @@ CollectivePtr meet_ranks(const TrainCommand& options, const Ranks& environment) 
               " does not fit the environment's WORLD_SIZE ", environment.size);
   Ranks ranks = environment;
   ranks.timeout = seconds(options.rank_timeout);
-  return lab::join_ranks(options.config.device == "cuda" ? "nccl" : "gloo", ranks);
+  return lab::join_ranks(options.config.on_gpu() ? "nccl" : "gloo", ranks);
 }
 
 // Trains in this process, alone or as one of several ranks. Returns the exit code.
@@ -194,6 +194,8 @@ void train(CLI::App& command, TrainCommand& options) {
               "--rank-timeout must be in 0.001..1e6 seconds, got ", options.rank_timeout);
   GLUON_CHECK(options.ranks > 0 || environment.given || command.get_option("--rank-timeout")->empty(),
               "--rank-timeout has no effect without --ranks, got ", options.rank_timeout);
+  GLUON_CHECK(!config.device.starts_with("cuda:") || (options.ranks <= 1 && !environment.given), "--device ",
+              config.device, " is for one process; each of several ranks takes its own GPU with --device cuda");
   if (!options.resume && !config.out.empty()) lab::RunDirectory::check_free(config.out);
   if (options.report) (void)lab::page_template();  // fails before the training if this build has no page
   if (options.ranks > 1 && environment.size == 1 && !environment.given) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests, sanitizes and benchmarks on a machine with a Hopper GPU.
 #
-#   scripts/gpu_check.sh [build|test|sanitize|bench|ranks|peers|python]...      all of them without an argument
+#   scripts/gpu_check.sh [build|test|portable|sanitize|bench|ranks|peers|python]...   all of them without an argument
 #
 # Installs nothing: LibTorch comes from the Python package torch, see docs/install.md.
 set -euo pipefail
@@ -16,21 +16,32 @@ build() {
   fi
   mkdir -p build && echo cuda > build/preset  # as make does
   cmake --preset cuda --log-level=ERROR -Wno-dev > /dev/null
-  ninja -C build gluon_program optimizer_check model_check orthogonalize_check \
+  ninja -C build gluon_program optimizer_check model_check orthogonalize_check two_streams_check \
     update_tests lmo_tests orthogonalize_tests smoothness_tests model_tests train_tests | tail -n 1
 }
 
 # Only the tests that use the GPU; the others run without one, too.
 test() {
-  for check in optimizer_check model_check orthogonalize_check; do build/tests/$check | grep -i failed; done
+  for check in optimizer_check model_check orthogonalize_check two_streams_check; do
+    build/tests/$check | grep -i failed
+  done
   for tests in update lmo orthogonalize smoothness model train; do
     "build/tests/${tests}_tests" --gtest_brief=1 --gtest_filter='*Cuda*:*Gpu*:*GPU*:*Fused*:*Devices*'
   done
 }
 
-# Only our kernels: racecheck would spend minutes in cuBLAS, which computes the references.
+# The path of GPUs other than Hopper's, forced.
+portable() {
+  export GLUON_PORTABLE_KERNELS=1
+  build/tests/update_tests --gtest_brief=1 --gtest_filter='*Cuda*:*Gpu*:*GPU*:*Fused*:*Devices*:DeviceLmo*:StepPath*'
+  for model in gpt124m gpt1b3; do $gluon bench step --model $model --device cuda --repeats 20; done
+  unset GLUON_PORTABLE_KERNELS
+}
+
+# Only our kernels: racecheck would spend minutes in cuBLAS, which computes the references. two_streams_check is left
+# out: it is about launches at full speed.
 sanitize() {
-  for tool in memcheck racecheck; do
+  for tool in memcheck racecheck synccheck; do
     for check in "orthogonalize_check small" optimizer_check model_check; do
       # shellcheck disable=SC2086
       compute-sanitizer --tool $tool --kernel-name kns=5gluon --error-exitcode 1 build/tests/$check | tail -n 1
@@ -85,7 +96,7 @@ python() {
   return $failed
 }
 
-for part in "${@:-build test sanitize bench ranks peers python}"; do
+for part in "${@:-build test portable sanitize bench ranks peers python}"; do
   for one in $part; do
     echo "== $one"
     $one

@@ -1,9 +1,13 @@
 // The language model's fused operations on a GPU, in bfloat16 with float32 arithmetic. Rows are contiguous.
 //
-// The CUDA sources (lab/models/cuda/*.cu) know no tensors; these functions take tensors and launch on the current
-// stream. The plain forms in lab/models/nanogpt.cpp specify them. lab/models/cuda_kernels.cpp is built with a LibTorch
-// that has CUDA, lab/models/no_cuda.cpp otherwise; kernels::available() (gluon/kernels/kernels.h) says whether they
-// run.
+// The CUDA sources (lab/models/cuda/*.cu) know no tensors; these functions take contiguous tensors of one GPU and
+// launch on its current stream. The plain forms in lab/models/nanogpt.cpp specify them. lab/models/cuda_kernels.cpp is
+// built with a LibTorch that has CUDA, lab/models/no_cuda.cpp otherwise; kernels::available() (gluon/kernels/kernels.h)
+// says whether they run. They throw InputError where they do not, and for types, sizes and devices other than these.
+//
+// The values of tokens are on the GPU, and nothing waits for them. One outside the vocabulary never becomes an address:
+// a label makes the loss and its gradient NaN, an input the gradient of the embedding, and the optimizer refuses the
+// step.
 
 #pragma once
 
@@ -42,12 +46,12 @@ at::Tensor qk_rotary_(const at::Tensor& qkv, const Rotary& rotary);
 at::Tensor qk_rotary_backward(const at::Tensor& qkv, const at::Tensor& inverse_rms, const at::Tensor& query,
                               const at::Tensor& key, const at::Tensor& value, const Rotary& rotary);
 
-/// Cross-entropy of each row of contiguous logits (n, vocabulary) against labels (n), float32 (n). With `scale`, the
-/// gradient times `scale` replaces the logits.
+/// Cross-entropy of each row of logits (n, vocabulary) against labels (n) int64, float32 (n). With `scale`, the
+/// gradient times `scale` replaces the logits. A label outside the vocabulary makes its row NaN.
 at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, std::optional<double> scale);
 
 /// The gradient of an embedding (v, width) that is also the head: `head` times `scale`, one float32 on the device, plus
-/// the rows of `gradient` (n, width), bfloat16, at their tokens (n).
+/// the rows of `gradient` (n, width), bfloat16, at their tokens (n) int64. A token outside makes row 0 NaN.
 at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
                               const at::Tensor& gradient);
 

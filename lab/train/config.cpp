@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
@@ -45,6 +46,15 @@ void check_radii(const TrainConfig& config) {
   }
 }
 
+// cpu, cuda, or cuda:N as torch::Device reads it: without leading zeros.
+bool is_device(std::string_view name) {
+  if (name == "cpu" || name == "cuda") return true;
+  if (!name.starts_with("cuda:")) return false;
+  name.remove_prefix(5);
+  return (name.size() == 1 || (name.size() == 2 && name[0] != '0')) &&
+         name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 void TrainConfig::validate() const {
@@ -74,7 +84,7 @@ void TrainConfig::validate() const {
               "--label-smoothing must be in [0, 1), or negative for the model's default, got ", label_smoothing);
   GLUON_CHECK(parts >= 0 && parts <= kMostParts, "--parts must be in 0..", kMostParts, ", got ", parts);
   GLUON_CHECK(!full_batch || accumulate == 1, "--full-batch and --accumulate exclude each other");
-  GLUON_CHECK(device == "cpu" || device == "cuda", "--device must be cpu or cuda, got '", device, "'");
+  GLUON_CHECK(is_device(device), "--device must be cpu, cuda or cuda:N with N in 0..99, got '", device, "'");
   GLUON_CHECK(precision.empty() || precision == "float32" || precision == "bfloat16",
               "--precision must be float32 or bfloat16, got '", precision, "'");
   if (!orthogonalizer.empty()) (void)make_orthogonalizer(orthogonalizer);
@@ -131,7 +141,7 @@ bool TrainConfig::smooths_language() const { return resolved_label_smoothing() >
 int64_t TrainConfig::parts_for(int ranks) const {
   if (parts > 0) return parts;
   // A GPU is slow on small parts, and batch norm needs the whole batch.
-  const bool one_piece = ranks == 0 || device == "cuda" || model == "cifar-cnn";
+  const bool one_piece = ranks == 0 || on_gpu() || model == "cifar-cnn";
   return one_piece ? 1 : common_parts(ranks);
 }
 

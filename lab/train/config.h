@@ -54,9 +54,9 @@ struct TrainConfig {
   int64_t parts = 0;           // of a batch, shared by ranks (rank_share.h); 0: see parts_for()
   bool deterministic = false;  // same bits in every run on a GPU, where LibTorch can; the CPU always does
   uint64_t seed = 0;
-  std::string device = "cpu";
-  std::string precision;   // of losses: float32 or bfloat16; empty: bfloat16 on a GPU if the model supports it
-  bool cuda_graph = true;  // forward and backward pass as one CUDA graph
+  std::string device = "cpu";  // cuda: the current GPU, with ranks one for each; cuda:N
+  std::string precision;       // of losses: float32 or bfloat16; empty: bfloat16 on a GPU if the model supports it
+  bool cuda_graph = true;      // forward and backward pass as one CUDA graph
 
   // output
   std::string out;  // run directory; empty: runs/<model>-<preset>-<number>
@@ -76,6 +76,7 @@ struct TrainConfig {
   /// Throws InputError naming the flag, its value and what is allowed.
   void validate() const;
 
+  bool on_gpu() const { return device != "cpu"; }
   Geometry geometry() const;
   Schedule resolved_schedule() const;
   double resolved_label_smoothing() const;

@@ -63,7 +63,7 @@ const ConfigField kFields[] = {
 
     {"steps", &C::steps, "Run", "Total number of steps"},
     {"seed", &C::seed, "Run", "Seed of the weights, the data order and the augmentation", "seed"},
-    {"device", &C::device, "Run", "cpu or cuda"},
+    {"device", &C::device, "Run", "cpu, cuda or cuda:N"},
     {"precision", &C::precision, "Run", "float32 or bfloat16 (empty: bfloat16 on a GPU if the model supports it)"},
     {"cuda-graph", &C::cuda_graph, "Run", "Run the forward and backward pass as one CUDA graph where possible"},
     {"deterministic", &C::deterministic, "Run",

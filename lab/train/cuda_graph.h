@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <memory>
 
@@ -9,13 +11,13 @@ namespace gluon::lab {
 
 class CudaGraph {
  public:
-  /// Captures what `work` launches on the current stream, without running it. The work must not wait for the device and
-  /// must have run once before; its tensors keep their memory as long as the graph lives. Throws InputError without
-  /// CUDA.
-  explicit CudaGraph(const std::function<void()>& work);
+  /// Captures what `work` launches on the current stream of the GPU `device`, without running it; meanwhile that is a
+  /// stream of the graph's own. The work must not wait for the device and must have run once before; its tensors keep
+  /// their memory as long as the graph lives. Throws InputError without CUDA.
+  CudaGraph(const c10::Device& device, const std::function<void()>& work);
   ~CudaGraph();
 
-  /// Launches the captured work on the current stream.
+  /// Launches the captured work on the current stream of the device.
   void replay();
 
  private:

@@ -40,7 +40,7 @@ int64_t needed_memory(const TrainConfig& config, int64_t vocabulary, bool trains
   const auto width = static_cast<double>(config.width > 0 ? config.width : standard.width);
   const double entries = static_cast<double>(vocabulary) * width + kSquaresPerBlock * layers * width * width;
   // On a GPU this machine only holds the parameters while they are initialised.
-  const int copies = config.device == "cuda" ? 1 : 2 + (config.preset == "adamw" ? 1 : 0) + (trains ? 1 : 0);
+  const int copies = config.on_gpu() ? 1 : 2 + (config.preset == "adamw" ? 1 : 0) + (trains ? 1 : 0);
   const double bytes = 4 * copies * entries + kBytesPerMatrix * kMatricesPerBlock * layers;
   return static_cast<int64_t>(std::min(bytes, kLargest));
 }

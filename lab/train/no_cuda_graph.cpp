@@ -4,7 +4,7 @@
 namespace gluon::lab {
 
 struct CudaGraph::Captured {};
-CudaGraph::CudaGraph(const std::function<void()>&) {
+CudaGraph::CudaGraph(const c10::Device&, const std::function<void()>&) {
   throw InputError("CudaGraph: this build has no CUDA; it needs nvcc and a LibTorch with CUDA");
 }
 CudaGraph::~CudaGraph() = default;

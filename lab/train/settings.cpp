@@ -125,7 +125,7 @@ class Resolver {
 
   void add_run() {
     if (config_.on_nan == "error") leave_out({"nan-limit"});
-    if (config_.device == "cuda") return;
+    if (config_.on_gpu()) return;
     leave_out({"cuda-graph", "deterministic"});
     set("precision", "float32");
   }
@@ -141,7 +141,7 @@ class Resolver {
       set("smoothness-geometry", config_.preset == "adamw" ? "unscion" : config_.preset);
     }
     if (config_.smoothness_dual == "auto") {
-      set("smoothness-dual", config_.device == "cuda" ? "auto" : "exact");
+      set("smoothness-dual", config_.on_gpu() ? "auto" : "exact");
     }
   }
 

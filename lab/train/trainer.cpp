@@ -19,8 +19,12 @@ namespace gluon::lab {
 namespace {
 
 void check_device(const TrainConfig& config) {
-  GLUON_CHECK(config.device != "cuda" || torch::cuda::is_available(),
-              "--device cuda: no CUDA device is available, or this LibTorch was built without CUDA");
+  if (!config.on_gpu()) return;
+  GLUON_CHECK(torch::cuda::is_available(), "--device ", config.device,
+              ": no CUDA device is available, or this LibTorch was built without CUDA");
+  const auto count = static_cast<int64_t>(torch::cuda::device_count());
+  GLUON_CHECK(torch::Device(config.device).index() < count, "--device ", config.device,
+              ": the GPUs that this process sees are cuda:0 to cuda:", count - 1);
 }
 
 OptimizerOptions optimizer_options(const TrainConfig& config, const RankShare& share) {
@@ -368,7 +372,7 @@ RunIdentity Trainer::identity() const {
 LogRow Trainer::log_row(double loss, std::optional<double> val, double seconds) const {
   LogRow row{steps_taken(), steps_taken() * tokens_per_step(), loss, val, seconds, mean_radii(optimizer_), {}};
   // A GPU runs ahead of this process: the optimizer's share is not known here.
-  if (config_.device == "cpu") row.optimizer = timing_.optimizer_share();
+  if (!config_.on_gpu()) row.optimizer = timing_.optimizer_share();
   return row;
 }
 

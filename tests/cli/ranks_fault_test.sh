@@ -127,6 +127,8 @@ rejected accumulate 2 "ranks differ in their accumulate" 2 "--accumulate 1" "--a
 rejected clip 2 "ranks differ in their clip" 2 "--preset adamw --clip 1" "--preset adamw --clip 0"
 rejected absent 3 "rank 0: ranks 1 and 2 did not join at 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
 check "WORLD_SIZE alone" ends_with 2 "WORLD_SIZE is set, RANK is not" env WORLD_SIZE=2 "$program" train
+check "ranks take their own GPUs" ends_with 2 "--device cuda:1 is for one process; each of several ranks" \
+  "$program" train --ranks 2 --device cuda:1
 check "--ranks differs from WORLD_SIZE" ends_with 2 "--ranks 3 does not fit the environment's WORLD_SIZE 2" \
   env RANK=0 WORLD_SIZE=2 "$program" train --ranks 3
 check "printed once" ends_with 2 "no file matches" "$program" train --ranks 3 --data missing

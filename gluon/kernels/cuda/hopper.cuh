@@ -82,12 +82,15 @@ __device__ __forceinline__ bool warpgroup_all(int id, bool value) {
   return all != 0;
 }
 
-/// Barrier `id` (1..15) of `threads` threads: waits for all of them to call this or arrive().
+/// Barrier `id` (1..15) of `threads` threads: waits for all of them to call this or arrive(). Both are for whole warps,
+/// and so is cluster_barrier(): they bring the lanes of a warp together first, which may come from different branches.
 __device__ __forceinline__ void sync(int id, int threads) {
+  __syncwarp();
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 __device__ __forceinline__ void arrive(int id, int threads) {
+  __syncwarp();
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
@@ -101,6 +104,7 @@ __device__ __forceinline__ uint32_t cluster_rank() {
 
 /// Waits for all threads of all blocks of the cluster.
 __device__ __forceinline__ void cluster_barrier() {
+  __syncwarp();
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
       "barrier.cluster.wait.acquire.aligned;\n" ::
@@ -212,7 +216,8 @@ __device__ __forceinline__ bool has_reached(const int* counter, int count) {
   return seen >= count;
 }
 
-// ---- warpgroup products
+// ---- warpgroup products, for whole warps, too. No __syncwarp() here: the compiler puts one before the products
+// itself, and with a second one it may find too few registers and serialize them (its message C7511).
 
 template <int kRegisters> __device__ __forceinline__ void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -192,6 +192,25 @@ void fill_segments(std::span<const Product> products, int clusters, Launch* laun
   }
 }
 
+// Tiles wait for tiles of other clusters: a cooperative launch, see symmetric_product_kernel.cuh.
+cudaError_t launch_together(const void* kernel, int clusters, Launch* launch, cudaStream_t stream) {
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim = {tiles::kClusterBlocks, 1, 1};
+  attributes[1].id = cudaLaunchAttributeCooperative;
+  attributes[1].val.cooperative = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = tiles::kClusterBlocks * clusters;
+  config.blockDim = tiles::kThreads;
+  config.dynamicSmemBytes = tiles::kSharedBytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  void* arguments[] = {launch};
+  cudaLaunchKernelExC(&config, kernel, arguments);
+  return cudaGetLastError();
+}
+
 }  // namespace
 
 int product_partials(int side) { return 16 * tiles::lower_tiles(tiles_of(side)); }
@@ -203,8 +222,9 @@ int64_t product_progress(std::span<const Product> products) {
 
 cudaError_t launch_products(std::span<const Product> products, int* progress, cudaStream_t stream) {
   if (progress == nullptr || products.empty() || products.size() > kMaxProducts) return cudaErrorInvalidValue;
-  int clusters = 0;  // tiles wait for each other, so all clusters must be resident at once
-  cudaError_t error = resident_clusters(reinterpret_cast<const void*>(tiles::multiply_tiles), &clusters);
+  const auto* kernel = reinterpret_cast<const void*>(tiles::multiply_tiles);
+  int clusters = 0;
+  cudaError_t error = resident_clusters(kernel, &clusters);
   Launch launch = {};
   Operands operands(&launch);
   for (std::size_t i = 0; i < products.size() && error == cudaSuccess; ++i) {
@@ -215,10 +235,7 @@ cudaError_t launch_products(std::span<const Product> products, int* progress, cu
   if (error == cudaSuccess) {
     error = cudaMemsetAsync(progress, 0, sizeof(int) * product_progress(products), stream);
   }
-  if (error != cudaSuccess) return error;
-  const int blocks = tiles::kClusterBlocks * std::min(launch.tiles, clusters);
-  tiles::multiply_tiles<<<blocks, tiles::kThreads, tiles::kSharedBytes, stream>>>(launch);
-  return cudaGetLastError();
+  return error == cudaSuccess ? launch_together(kernel, std::min(launch.tiles, clusters), &launch, stream) : error;
 }
 
 }  // namespace gluon::cuda

@@ -17,7 +17,8 @@
 //
 // Many products run as one launch. Products with the same `chain` depend on each other matrix by matrix: a product
 // starts on a matrix as soon as the previous product of its chain has finished that matrix, so that no multiprocessor
-// idles between products. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer (orthogonalize.h).
+// idles between products. The launch is cooperative: it may share the device with other launches, of products too, and
+// CUDA graphs can hold it. Needs compute capability 9.0. In the flow: the LMO's orthogonalizer (orthogonalize.h).
 
 #pragma once
 
@@ -80,8 +81,10 @@ int product_partials(int side);
 int64_t product_progress(std::span<const Product> products);
 
 /// Runs the products, those of a chain in this order; no chain may read or write what another chain writes. `progress`:
-/// product_progress() ints of device memory, cleared first. cudaErrorInvalidValue for missing pointers, misaligned
-/// strides, empty shapes and too many products; cudaErrorNotSupported before compute capability 9.0.
+/// product_progress() ints of device memory, cleared first, of no other launch that runs at the time.
+/// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes and too many products;
+/// cudaErrorNotSupported before compute capability 9.0; cudaErrorCooperativeLaunchTooLarge where the process may not
+/// use enough multiprocessors.
 cudaError_t launch_products(std::span<const Product> products, int* progress, cudaStream_t stream);
 
 }  // namespace gluon::cuda

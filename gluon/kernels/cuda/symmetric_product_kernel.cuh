@@ -10,8 +10,11 @@
 // 128.
 //
 // Cluster i of n computes the tiles i, i + n, ...: the result does not depend on scheduling. A tile waits only for
-// tiles with smaller numbers, and all clusters are resident at once: the unfinished tile with the smallest number never
-// waits, so there is no deadlock.
+// tiles with smaller numbers, so the unfinished tile with the smallest number never waits, provided that its cluster
+// runs. The cooperative launch guarantees that: once one thread of a cooperative grid has run, all its threads
+// eventually do (CUDA programming guide, C++ execution model), whatever runs on other streams or, through MPS, in other
+// processes. Of a plain launch only the blocks of a cluster start together, and two such grids could each hold half of
+// the multiprocessors and wait for the other half forever.
 
 #pragma once
 
@@ -221,15 +224,14 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
   }
   hopper::cluster_barrier();
   if (threadIdx.x < 128) {
-    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: asking for more than the block has would hang
+    hopper::fewer_registers<kProducerRegisters>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) produce(launch, shared, rank);
     if (warp == 1 || warp == 2) send_results(launch, shared, rank, warp - 1);
   } else {
-    hopper::more_registers<240>();
+    hopper::more_registers<kConsumerRegisters>();
     consume(launch, shared, rank, threadIdx.x / 128 - 1);
   }
-  __syncwarp();
   hopper::cluster_barrier();  // the other block may still write to this block's memory and barriers
 }
 

@@ -1,5 +1,9 @@
 #include "gluon/kernels/cuda/tensor_map.h"
 
+#include <map>
+#include <mutex>
+#include <utility>
+
 #include "gluon/kernels/cuda/tile_ring.cuh"
 
 namespace gluon::cuda {
@@ -15,6 +19,31 @@ EncodeTensorMap find_encode_tensor_map() {
       cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTensorMap>(function)
                                                                       : nullptr;
+}
+
+// Prepares the kernel for its launches on the device, and counts the clusters that run at once.
+cudaError_t find_clusters(const void* kernel, int device, int* clusters) {
+  int major = 0;
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess && attributes.numRegs < tiles::kRegisters) error = cudaErrorInvalidKernelImage;
+  if (error == cudaSuccess) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tiles::kSharedBytes);
+  }
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute attribute;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {tiles::kClusterBlocks, 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = tiles::kClusterBlocks;
+  config.blockDim = tiles::kThreads;
+  config.dynamicSmemBytes = tiles::kSharedBytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  error = cudaOccupancyMaxActiveClusters(clusters, kernel, &config);
+  return error == cudaSuccess && *clusters < 1 ? cudaErrorNotSupported : error;
 }
 
 }  // namespace
@@ -39,26 +68,16 @@ cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map) {
 }
 
 cudaError_t resident_clusters(const void* kernel, int* clusters) {
-  int device = 0, major = 0;
+  int device = 0;
   cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tiles::kSharedBytes);
-  }
   if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = tiles::kClusterBlocks;
-  config.blockDim = tiles::kThreads;
-  config.dynamicSmemBytes = tiles::kSharedBytes;
-  cudaLaunchAttribute attribute;
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = tiles::kClusterBlocks;
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  error = cudaOccupancyMaxActiveClusters(clusters, kernel, &config);
-  return error == cudaSuccess && *clusters < 1 ? cudaErrorNotSupported : error;
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, int> known;  // by kernel and device
+  const std::lock_guard lock(mutex);
+  int& found = known[{kernel, device}];
+  if (found == 0) error = find_clusters(kernel, device, &found);
+  *clusters = found;
+  return error;
 }
 
 }  // namespace gluon::cuda

@@ -22,8 +22,9 @@ struct HalfView {
 /// as above, cudaErrorNotSupported if the driver is too old.
 cudaError_t make_tensor_map(const HalfView& view, CUtensorMap* map);
 
-/// How many clusters of a kernel on the tiles of tile_ring.cuh the current device runs at once. cudaErrorNotSupported
-/// unless its compute capability is 9.x.
+/// How many clusters of a kernel on the tiles of tile_ring.cuh the current device runs at once, checked once for each
+/// device. cudaErrorNotSupported unless its compute capability is 9.x, cudaErrorInvalidKernelImage if the kernel starts
+/// with fewer registers than its warpgroups share (-G, --maxrregcount).
 cudaError_t resident_clusters(const void* kernel, int* clusters);
 
 }  // namespace gluon::cuda

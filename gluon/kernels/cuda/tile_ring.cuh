@@ -21,6 +21,11 @@ inline constexpr int kResultBytes = 2 * kBoxBytes;  // of one warpgroup
 inline constexpr int kThreads = 384, kConsumers = 2;
 inline constexpr int kSharedBytes = 1024 + kStages * kSlotBytes + kConsumers * kResultBytes + 256;
 
+// Registers per thread: at the start, and then in the producer's warpgroup, which gives some to the consumers'. Asking
+// for more than the block has would hang, so resident_clusters() checks what the kernel starts with.
+inline constexpr int kRegisters = 168, kProducerRegisters = 24, kConsumerRegisters = 240;
+static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (1 + kConsumers) * kRegisters);
+
 // The tiles of a cluster: first_tile(), first_tile() + tile_stride(), ...
 __device__ inline int first_tile() { return static_cast<int>(blockIdx.x) / kClusterBlocks; }
 __device__ inline int tile_stride() { return static_cast<int>(gridDim.x) / kClusterBlocks; }

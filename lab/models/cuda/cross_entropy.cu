@@ -179,15 +179,16 @@ template <bool Gradient> __global__ void __launch_bounds__(kPlainThreads) plain_
 cudaError_t cross_entropy(const CrossEntropy& a, cudaStream_t stream) {
   if (a.rows == 0) return cudaSuccess;
   if (a.rows < 0 || a.vocabulary <= 0 || !are_given({a.logits, a.labels, a.losses})) return cudaErrorInvalidValue;
+  int device = 0, processors = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess && major != 9) error = cudaErrorNotSupported;
+  if (error != cudaSuccess) return error;
   if (a.vocabulary % 8 == 0 && is_aligned(a.logits, 16) && a.vocabulary <= kThreads * kPacks * 8) {
-    int device = 0, processors = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     const auto kernel = a.gradient ? bulk_kernel<true> : bulk_kernel<false>;
     const int shared = static_cast<int>(kBuffers * a.vocabulary * 2);  // up to 200 of Hopper's 227 KiB
-    if (error == cudaSuccess) {
-      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    }
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (error != cudaSuccess) return error;
     const auto blocks = static_cast<unsigned>(std::min<int64_t>(a.rows, processors));
     kernel<<<blocks, kThreads, static_cast<size_t>(shared), stream>>>(a);

@@ -27,7 +27,8 @@ struct CrossEntropy {
   bool gradient = true;             // false: the logits are only read
 };
 
-/// cudaErrorInvalidValue for missing pointers, negative rows and an empty vocabulary.
+/// cudaErrorInvalidValue for missing pointers, negative rows and an empty vocabulary; cudaErrorNotSupported unless the
+/// current device has compute capability 9.0.
 cudaError_t cross_entropy(const CrossEntropy& arguments, cudaStream_t stream);
 
 }  // namespace gluon::lab::cuda

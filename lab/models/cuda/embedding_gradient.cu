@@ -1,5 +1,7 @@
 #include "lab/models/cuda/embedding_gradient.h"
 
+#include <cmath>
+
 #include "gluon/kernels/cuda/vector_io.cuh"
 
 namespace gluon::lab::cuda {
@@ -96,6 +98,8 @@ __global__ void __launch_bounds__(kThreads) add_rows(const __grid_constant__ Emb
   add_tokens(sum, work, first, min(last, next_chunk * kChunk), column);
 #pragma unroll 4
   for (int chunk = next_chunk; chunk < end_chunk; ++chunk) sum.add(sums_of(work, chunk), column, work.width);
+  const bool all_inside = row > 0 || (first == 0 && work.firsts[work.vocabulary] == work.tokens);
+  if (!all_inside) sum.multiply(NAN);
   sum.write(work.out + start, column, work.width);
 }
 

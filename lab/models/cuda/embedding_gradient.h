@@ -3,8 +3,9 @@
 //   out[v] = scale head[v] + sum of gradient[t] over all t with token t = v           in float32
 //
 // One pass adds both and applies the head's factor. Each row is summed in a fixed order, so the result has the same
-// bits every time. Bytes: 8 per entry of the embedding, 2 per entry of `gradient`. In the flow: the last operation of
-// the backward pass.
+// bits every time. A token outside the vocabulary has no row; it makes row 0 NaN, so that no optimizer takes a step
+// without it. Bytes: 8 per entry of the embedding, 2 per entry of `gradient`. In the flow: the last operation of the
+// backward pass.
 
 #pragma once
 

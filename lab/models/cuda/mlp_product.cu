@@ -9,7 +9,8 @@
 // A persistent product as in gluon/kernels/cuda/symmetric_product_kernel.cuh: warpgroups 1 and 2 feed the tensor cores,
 // one lane of warpgroup 0 requests their operands from the copy engine. A finished tile waits in registers and is
 // stored 64 columns at a time during the products of the next one. Its function is computed then, too, so that the
-// tensor cores do not wait for it.
+// tensor cores do not wait for it. Blocks wait only for the other block of their cluster, which starts together with
+// them: no cooperative launch is needed.
 
 namespace gluon::lab::cuda {
 namespace {
@@ -219,13 +220,12 @@ __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kClusterBlocks, 
   }
   hopper::cluster_barrier();
   if (threadIdx.x < 128) {
-    hopper::fewer_registers<24>();  // 24 + 2 x 240 = 3 x 168: asking for more than the block has would hang
+    hopper::fewer_registers<tiles::kProducerRegisters>();
     if (threadIdx.x == 0) produce<kBackward>(launch, shared, rank);
   } else {
-    hopper::more_registers<240>();
+    hopper::more_registers<tiles::kConsumerRegisters>();
     consume<kBackward>(launch, shared, rank, threadIdx.x / 128 - 1);
   }
-  __syncwarp();
   hopper::cluster_barrier();  // the other block may still write to this block's memory and barriers
 }
 

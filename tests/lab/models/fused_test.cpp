@@ -7,6 +7,7 @@
 #include "gluon/core/check.h"
 #include "gluon/kernels/kernels.h"
 #include "lab/models/nanogpt.h"
+#include "tests/expect_error.h"
 #include "tests/lab/models/training_checks.h"
 
 namespace gluon::lab {
@@ -95,6 +96,61 @@ TEST_F(Fused, EvaluationGivesTheTrainingLoss) {
   const double trained = model->loss(batch, 0).item<double>();
   const at::NoGradGuard no_grad;
   EXPECT_EQ(model->loss(batch, 0).item<double>(), trained);
+}
+
+// at::embedding() would end the process with an assertion on inputs outside, so they are tested alone.
+TEST_F(Fused, ATargetOutsideTheVocabularyStopsTheStep) {
+  const auto model = fused_model(kSmall);
+  const Batch batch = to_cuda(random_batch(kSmall, 4, 3));
+  Optimizer optimizer(model->layers(), presets::unscion());
+  for (const int64_t target : {int64_t{-1}, kSmall.vocabulary, int64_t{1} << 40}) {
+    batch.targets.view(-1).narrow(0, 7, 1).fill_(target);
+    const at::Tensor loss = model->loss(batch, 0);
+    EXPECT_TRUE(std::isnan(loss.item<double>())) << target;
+    loss.backward();
+    EXPECT_THROW(optimizer.step(); optimizer.wait(), NonFiniteGradient) << target;
+    optimizer.zero_grad();
+  }
+}
+
+TEST_F(Fused, ATokenOutsideTheVocabularyMakesTheGradientNaN) {
+  const at::Tensor head = at::ones({8, 16}, at::kCUDA), factor = at::ones({}, at::kCUDA);
+  const at::Tensor gradient = at::ones({3, 16}, at::device(at::kCUDA).dtype(at::kBFloat16));
+  for (const int64_t token : {int64_t{-1}, int64_t{8}, (int64_t{1} << 32) + 5}) {
+    const at::Tensor tokens = at::tensor({int64_t{2}, token, int64_t{2}}, at::device(at::kCUDA).dtype(at::kLong));
+    const at::Tensor out = fused::embedding_gradient(head, factor, tokens, gradient);
+    EXPECT_TRUE(out[0].isnan().all().item<bool>()) << token;
+    EXPECT_EQ(out.narrow(0, 1, 7).sum().item<float>(), 16 * (7 + 2)) << token;
+  }
+}
+
+TEST_F(Fused, TensorsThatTheKernelsCannotReadAreNamed) {
+  const auto half = at::device(at::kCUDA).dtype(at::kBFloat16);
+  const auto zeros = [&](at::IntArrayRef sizes) { return at::zeros(sizes, half); };
+  const at::Tensor x = zeros({4, 16}), labels = at::zeros({4}, half.dtype(at::kLong));
+  EXPECT_INPUT_ERROR(fused::rms_norm(at::zeros({4, 16})), "rms_norm: the kernels do not run on cpu: ");
+  EXPECT_INPUT_ERROR(fused::rms_norm(x.to(at::kFloat)),
+                     "rms_norm: expected x contiguous BFloat16 [4, 16] on cuda:0, got Float [4, 16] on cuda:0");
+  EXPECT_INPUT_ERROR(fused::rms_norm(x.t()), "got not contiguous BFloat16 [16, 4]");
+  EXPECT_INPUT_ERROR(fused::rms_norm(zeros({4, 12})), "rms_norm: the width must be a multiple of 8 up to 8192, got 12");
+  const fused::RmsNorm norm = fused::rms_norm(x);
+  EXPECT_INPUT_ERROR(fused::rms_norm_backward(norm, zeros({4, 8}), {}), "rms_norm_backward: expected gradient");
+  EXPECT_INPUT_ERROR(fused::rms_norm_backward(norm, x, zeros({5, 16})), "rms_norm_backward: expected residual");
+  EXPECT_INPUT_ERROR(fused::mlp_up(x, zeros({32})), "mlp_up: expected weight (n, k), got BFloat16 [32]");
+  EXPECT_INPUT_ERROR(fused::mlp_up(x, zeros({32, 8})), "mlp_up: expected x (..., k) contiguous BFloat16 [4, 8]");
+  EXPECT_INPUT_ERROR(fused::mlp_up(x, zeros({12, 16})), "mlp_up: n and k must be a multiple of 8");
+  EXPECT_INPUT_ERROR(fused::mlp_down_backward(x, zeros({16, 32}), zeros({5, 32})), "expected gradient (N, k)");
+  const fused::Rotary rotary = make_rotary(8, 2, 16, x.device());
+  const at::Tensor qkv = zeros({1, 8, 3, 2, 16}), heads = zeros({1, 8, 2, 16});
+  EXPECT_INPUT_ERROR(fused::qk_rotary_(x, rotary), "qk_rotary: expected qkv (B, T, 3, heads, D), got BFloat16 [4, 16]");
+  EXPECT_INPUT_ERROR(fused::qk_rotary_(zeros({1, 9, 3, 2, 16}), rotary), "expected angles (positions >= T, D / 2)");
+  const at::Tensor inverse = fused::qk_rotary_(qkv, rotary);
+  EXPECT_INPUT_ERROR(fused::qk_rotary_backward(qkv, inverse, heads, heads, heads.transpose(1, 2), rotary),
+                     "qk_rotary_backward: expected the gradient of queries, keys and values");
+  EXPECT_INPUT_ERROR(fused::cross_entropy_(x, labels.to(at::kInt), {}), "cross_entropy: expected labels (n)");
+  EXPECT_INPUT_ERROR(fused::cross_entropy_(x, labels.cpu(), {}), "got Long [4] on cpu");
+  EXPECT_INPUT_ERROR(fused::embedding_gradient(x, at::ones({}, at::kCUDA), labels, x),
+                     "embedding_gradient: expected head (v, width) contiguous Float [4, 16]");
 }
 
 // Each token has 16 equally likely successors, so the best possible loss is log 16 = 2.77.

@@ -198,6 +198,30 @@ TEST_F(TrainerTest, FullBatchNeedsABatchThatDivides) {
   EXPECT_INPUT_ERROR(make_trainer(config_), "--full-batch needs a --batch that divides");
 }
 
+TEST_F(TrainerTest, AGpuThatDoesNotExistIsNamed) {
+  config_.device = "cuda:99";
+  EXPECT_INPUT_ERROR(make_trainer(config_), at::getNumGPUs() == 0
+                                                ? "--device cuda:99: no CUDA device is available"
+                                                : "--device cuda:99: the GPUs that this process sees are cuda:0 to ");
+}
+
+TEST_F(TrainerTest, AnotherGpuTrainsAsTheCurrentOne) {
+  if (at::getNumGPUs() < 2) GTEST_SKIP() << "fewer than two CUDA devices";
+  config_.width = 128;
+  config_.seq = 64;
+  config_.device = "cuda";
+  Trainer current = make_trainer(config_);
+  config_.device = "cuda:1";
+  Trainer other = make_trainer(config_);
+  EXPECT_EQ(other.precision(), current.precision());
+  for (int64_t step = 0; step < config_.steps; ++step) {
+    const double loss = current.step();
+    EXPECT_NEAR(other.step(), loss, 1e-3 * loss) << "step " << step;  // attention adds up its gradients in any order
+  }
+  const double val = current.evaluate();
+  EXPECT_NEAR(other.evaluate(), val, 1e-3 * val);
+}
+
 TEST_F(TrainerTest, ACudaGraphTrainsAsWithoutIt) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
   const std::string why = kernels::why_unavailable(at::Device("cuda:0"));

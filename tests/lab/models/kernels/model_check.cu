@@ -103,6 +103,7 @@ void check_entropy_case(int64_t rows, int64_t vocabulary, double magnitude) {
   for (int64_t i = 0; i < rows; ++i) labels[i] = static_cast<int64_t>(random() % vocabulary);
   labels[0] = vocabulary - 1;
   if (rows > 2) labels[1] = 0, labels[2] = vocabulary;  // labels[2] is outside
+  if (rows > 4) labels[4] = -1;
   if (vocabulary > 8 && rows > 3) x[3 * vocabulary + (labels[3] + 1) % vocabulary] = rounded<bf16>(-INFINITY);
   Array<bf16> logits(x);
   Array<int64_t> targets(labels);
@@ -130,7 +131,7 @@ void check_entropy_case(int64_t rows, int64_t vocabulary, double magnitude) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < vocabulary; ++j) most = std::fmax(most, to_double(of[j]));
     for (int64_t j = 0; j < vocabulary; ++j) sum += std::exp(to_double(of[j]) - most);
-    const bool inside = labels[row] < vocabulary;
+    const bool inside = labels[row] >= 0 && labels[row] < vocabulary;
     want_losses.push_back(inside ? most + std::log(sum) - to_double(of[labels[row]]) : NAN);
     for (int64_t j = 0; j < vocabulary; ++j) {
       const double p = std::exp(to_double(of[j]) - most) / sum;
@@ -155,14 +156,17 @@ void check_cross_entropy() {
   check_entropy_case(4, 4097, 1e30);
 }
 
-// A third of the tokens are token 3, as in a text; the others are uniform.
-void check_embedding_case(int tokens, int vocabulary, int width) {
-  const std::string what = join("embedding_gradient ", tokens, " tokens, ", vocabulary, "x", width);
+// A third of the tokens are token 3, as in a text; the others are uniform. The first ones are replaced by `outside`,
+// which are not in the vocabulary: row 0 becomes NaN.
+void check_embedding_case(int tokens, int vocabulary, int width, const std::vector<int>& outside = {}) {
+  const std::string what =
+      join("embedding_gradient ", tokens, " tokens, ", outside.size(), " outside, ", vocabulary, "x", width);
   std::mt19937_64 random(tokens + width);
   std::vector<int> token(tokens);
   for (int& t : token) {
     t = random() % 3 == 0 ? std::min(3, vocabulary - 1) : static_cast<int>(random() % vocabulary);
   }
+  std::copy(outside.begin(), outside.end(), token.begin());
   std::vector<int64_t> order(tokens);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return token[a] < token[b]; });
@@ -189,7 +193,8 @@ void check_embedding_case(int tokens, int vocabulary, int width) {
   const std::vector<float> got = out.get();
   Vector want(size), sizes(size);
   for (size_t i = 0; i < size; ++i) want[i] = double{scale} * head[i], sizes[i] = std::abs(want[i]);
-  for (int t = 0; t < tokens; ++t) {
+  if (!outside.empty()) std::fill_n(want.begin(), width, NAN);
+  for (int t = static_cast<int>(outside.size()); t < tokens; ++t) {
     for (int j = 0; j < width; ++j) {
       const double entry = to_double(gradient[static_cast<size_t>(t) * width + j]);
       const size_t at = static_cast<size_t>(token[t]) * width + j;
@@ -209,6 +214,9 @@ void check_embedding_gradient() {
   check_embedding_case(500, 40, 1032);
   check_embedding_case(333, 17, 256);
   check_embedding_case(2000, 1001, 768);
+  check_embedding_case(100, 9, 388, {-1});
+  check_embedding_case(100, 9, 388, {9});
+  check_embedding_case(500, 40, 1032, {-1000000, -1, 40, 2000000000});
   Array<float> floats(64);
   Array<int> firsts(2);
   const auto refused = [&](int tokens, int width) {
