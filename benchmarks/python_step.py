@@ -29,7 +29,7 @@ except (ImportError, AttributeError):
     stop("needs torch and the package gluon; make python prints the PYTHONPATH")
 
 WIDTH = 768
-OURS = ["polar_express:5", "bfloat16:newton_schulz:5"]  # the default, and the iteration of torch.optim.Muon
+OURS = ["polar_squares:9", "bfloat16:newton_schulz:5"]  # the default, and the iteration of torch.optim.Muon
 OPTIONS = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.0, "adjust_lr_fn": "original"}
 
 

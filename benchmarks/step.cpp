@@ -18,7 +18,7 @@
 #include "gluon/kernels/kernels.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 #include "gluon/update/optimizer.h"
 
 namespace gluon::benchmarks {
@@ -107,15 +107,15 @@ class Reference {
   std::vector<at::Tensor> buffers_;
 };
 
-// Flops of one matrix with the triangles that are computed; see quintic_iteration.h.
-double quintic_flops(const QuinticPlan& plan, const Shape& shape) {
+// Flops of one matrix with the triangles that are computed; see polar_iteration.h.
+double polar_flops(const PolarPlan& plan, const Shape& shape) {
   const auto k = static_cast<double>(std::min(shape.rows, shape.cols));
   const auto l = static_cast<double>(std::max(shape.rows, shape.cols));
   double flops = k * k * l;  // the first R
   bool fresh = true;
-  for (std::size_t step = 0; step < plan.coefficients.size(); ++step) {
-    const bool last = step + 1 == plan.coefficients.size();
-    flops += k * k * k * (fresh ? 1 : 2);  // R^2, and Q Z
+  for (std::size_t step = 0; step < plan.steps.size(); ++step) {
+    const bool last = step + 1 == plan.steps.size();
+    flops += k * k * k * (static_cast<double>(plan.steps[step].squares.size()) + (fresh ? 0 : 1));  // and Q Z
     fresh = last || plan.restart[step];
     flops += fresh ? k * k * l * (last ? 2 : 3) : 2 * k * k * k;
   }
@@ -209,6 +209,11 @@ std::vector<StepErrors> measure_errors(const StepOptions& options, const std::ve
   return errors;
 }
 
+Geometry geometry_of(bool sign) {
+  if (sign) return Geometry({{.pattern = "*", .norm = "max_entry", .radius = kRadius}});
+  return presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
+}
+
 }  // namespace
 
 StepResult run_step(const StepOptions& options) {
@@ -219,7 +224,7 @@ StepResult run_step(const StepOptions& options) {
   GLUON_CHECK(options.repeats >= 1, "bench step: repeats must be >= 1, got ", options.repeats);
   const std::vector<Shape> shapes = model_shapes(options);
   const auto orthogonalizer =
-      std::dynamic_pointer_cast<const QuinticIteration>(make_orthogonalizer(options.orthogonalizer));
+      std::dynamic_pointer_cast<const PolarIteration>(make_orthogonalizer(options.orthogonalizer));
   GLUON_CHECK(orthogonalizer != nullptr, "bench step: the orthogonalizer must be an iteration, got '",
               options.orthogonalizer, "'");
 
@@ -227,8 +232,7 @@ StepResult run_step(const StepOptions& options) {
   at::manual_seed(0);
   const bool sign = options.model == kEmbedding;
   const Role role = sign ? Role::kEmbedding : Role::kHidden;
-  const Geometry geometry = sign ? Geometry({{.pattern = "*", .norm = "max_entry", .radius = kRadius}})
-                                 : presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
+  const Geometry geometry = geometry_of(sign);
   const OptimizerOptions our_options{.momentum = sign ? Momentum::ema(kBeta) : Momentum::nesterov(kBeta),
                                      .orthogonalizer = options.orthogonalizer};
   StepResult result;
@@ -248,7 +252,7 @@ StepResult run_step(const StepOptions& options) {
   for (const Shape& shape : shapes) {
     result.parameters += shape.rows * shape.cols;
     if (sign) continue;
-    our_flops += quintic_flops(orthogonalizer->plan(shape.rows, shape.cols), shape);
+    our_flops += polar_flops(orthogonalizer->plan(shape.rows, shape.cols), shape);
     their_flops += reference_flops(shape);
   }
   const double our_time = median(our_times);

@@ -25,7 +25,7 @@ if(GLUON_CUDA OR GLUON_PYTHON)
   endif()
 endif()
 
-# Kernels for Hopper: built where nvcc 12.3 or later is; without it the library says that it has none.
+# Kernels for GPUs: built where nvcc 12.3 or later is; without it the library says that it has none.
 find_program(GLUON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 set(GLUON_KERNELS OFF)
 if(GLUON_NVCC AND NOT GLUON_SANITIZE AND NOT GLUON_FUZZ)
@@ -123,7 +123,19 @@ endfunction()
 set(GLUON_TORCH_KERNELS OFF)
 if(GLUON_KERNELS AND GLUON_CUDA)
   set(GLUON_TORCH_KERNELS ON)
+  # Products on GPUs other than Hopper's: the cuBLAS that LibTorch itself loads, or else the toolkit's.
+  find_package(CUDAToolkit REQUIRED)
+  file(GLOB packages ${TORCH_INSTALL_PREFIX}/../nvidia/cublas ${TORCH_INSTALL_PREFIX}/../nvidia/cu*)
+  find_library(CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12 NAMES_PER_DIR
+    HINTS ${packages} PATH_SUFFIXES lib PATHS ${CUDAToolkit_LIBRARY_DIR} REQUIRED)
 endif()
+
+# gluon_any_gpu(SOURCE...): plain CUDA of a gluon_cuda_objects() target in the same folder. Beside the code for Hopper it
+# gets that for compute capability 8.0, which runs on 8.x, and PTX, which drivers compile for later ones.
+function(gluon_any_gpu)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS "--generate-code=arch=compute_80,code=[compute_80,sm_80]")
+endfunction()
 
 # gluon_choose(VARIABLE FOUND ABSENT SOURCE...): appends the sources where FOUND is true, and otherwise ABSENT, a file
 # that says what is missing.

@@ -2,56 +2,31 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "gluon/core/check.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "gluon/kernels/cuda/update.h"
 #include "gluon/kernels/cuda_check.h"
+#include "gluon/kernels/cuda_handles.h"
 #include "gluon/kernels/fused_step.h"
+#include "gluon/kernels/kernels.h"
+#include "gluon/kernels/polar_stage.h"
 
 namespace gluon::kernels {
 namespace {
-
-constexpr std::size_t kMostPieces = 8;  // that orthogonalize() takes in one launch
 
 int64_t round_up(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2); }
 
+// Of one half precision buffer for so many of the stack's matrices.
+int64_t buffer_bytes(int64_t count, const FusedStack& stack) { return round_up(2 * count * entries(stack.momentum)); }
+
 bool is_sign(const FusedStack& stack) { return stack.form.kind == LmoForm::Kind::kSign; }
-
-// The last product can add to the parameters itself; it cannot shrink them.
-bool moved_by_iteration(const FusedStack& stack) { return stack.decay == 0 && stack.momentum.size(2) % 64 == 0; }
-
-// Values of the host in device memory, sent again only when they change. The memory stays where it is as long as the
-// number of values does, so that a CUDA graph may read it.
-template <typename T> class Mirror {
- public:
-  // `like` gives the device and the values' dtype. Returns whether the memory has moved.
-  bool send(std::vector<T> values, const at::TensorOptions& like) {
-    if (values == host_) return false;
-    host_.clear();  // should a line below throw, everything is sent again
-    const auto size = static_cast<int64_t>(values.size());
-    const bool moved = !device_.defined() || device_.size(0) != size;
-    if (moved) device_ = at::empty({size}, like);
-    // The caching allocator does not hand out pinned memory again before its copy has been made.
-    const at::Tensor pinned = at::empty({size}, at::TensorOptions().dtype(device_.dtype()).pinned_memory(true));
-    std::memcpy(pinned.data_ptr(), values.data(), values.size() * sizeof(T));
-    device_.copy_(pinned, /*non_blocking=*/true);
-    host_ = std::move(values);
-    return moved;
-  }
-
-  T* data() const { return static_cast<T*>(device_.data_ptr()); }
-
- private:
-  std::vector<T> host_;
-  at::Tensor device_;
-};
 
 // Matrices [first, first + count) of a stack.
 struct Piece {
@@ -59,56 +34,79 @@ struct Piece {
   int64_t first, count;
 };
 
+at::Tensor allocate_scratch(int64_t bytes, const at::TensorOptions& like) {
+  try {
+    return at::empty({bytes}, like.dtype(at::kByte));
+  } catch (const c10::OutOfMemoryError&) {
+    throw InputError(join("kernels: the GPU has no ", (bytes >> 20) + 1,
+                          " MiB left for the optimizer's fused step; set ",
+                          "OptimizerOptions::scratch_bytes to less, or train with a smaller batch"));
+  }
+}
+
 }  // namespace
 
 struct FusedStep::Device {
   Device(std::vector<FusedStack> all, int64_t scratch_bytes);
-  ~Device();
+  ~Device() {
+    if (unfinished) cudaDeviceSynchronize();  // no event tells when a run that failed has ended
+  }
 
   void send(std::span<const Inputs> inputs);
   void measure_momentum(cudaStream_t stream);
   void enqueue(cudaStream_t stream);
   cuda::Verdict* verdict() const { return static_cast<cuda::Verdict*>(verdict_memory.data_ptr()); }
   uint64_t reported() const { return *static_cast<const volatile uint64_t*>(report.data_ptr()); }
-  void capture();
+  unsigned reported_judgement() const { return static_cast<unsigned>(reported() >> 32); }
 
   cuda::MomentumStep momentum_step(const Piece& piece) const;
   cuda::ParameterUpdate parameter_update(const Piece& piece) const;
   Piece all_of(std::size_t stack) const { return {stack, 0, stacks[stack].momentum.size(0)}; }
+  // The last product can add to the parameters itself; it cannot shrink them.
+  bool moved_by_iteration(const FusedStack& stack) const {
+    return stack.decay == 0 && polar->moves_parameters(stack.momentum.size(2));
+  }
   void move_chunk(std::span<const Piece> chunk, cudaStream_t stream);
   void plan_chunks(int64_t scratch_bytes);
-  std::vector<cuda::OrthogonalizeStack> half_stacks(std::span<const Piece> chunk, char* memory) const;
+  std::vector<std::vector<Piece>> chunks_within(int64_t scratch_bytes) const;
+  std::vector<PolarPiece> polar_pieces(std::span<const Piece> chunk, char* memory) const;
   int64_t chunk_bytes(std::span<const Piece> chunk) const;
 
   std::vector<FusedStack> stacks;
   std::vector<int64_t> first_matrix;  // of each stack, and the total
   std::vector<int64_t> first_gradient_sum, first_momentum_sum;
-  cuda::OrthogonalizeOptions options;
+  std::unique_ptr<PolarStage> polar;  // null without kPolar stacks
   std::vector<std::vector<Piece>> chunks;
 
   Mirror<int64_t> tables;  // gradients, then parameters
   Mirror<float> scalars;   // {beta, 1 - beta} of each stack, then the radii
   at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
   bool momentum_measured = false;
-  at::Tensor report;       // verdict_report() on the host, pinned
-  unsigned judgement = 0;  // number of runs so far
-  cudaEvent_t ran = nullptr;
+  at::Tensor report;        // verdict_report() on the host, pinned
+  unsigned judgement = 0;   // number of judgements that the runs so far have asked for
+  bool unfinished = false;  // a run failed halfway: how many there were only the device knows
+  bool warm = false;        // a run has succeeded, so that all its kernels are loaded and it can be captured
 
-  cudaGraphExec_t graph = nullptr;
+  // Destroyed in the reverse order: the last run ends before anything that it uses is gone.
+  Owned<cudaStream_t> stream;
+  Owned<cudaGraphExec_t> graph;
+  Owned<cudaEvent_t> ran;
 };
 
 FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : stacks(std::move(all)) {
   GLUON_CHECK(!stacks.empty(), "FusedStep: expected at least one stack, got none");
-  const c10::cuda::CUDAGuard guard(stacks[0].momentum.device());
+  const at::Device device = stacks[0].momentum.device();
+  const StepPath path = step_path(device);
+  GLUON_CHECK(path != StepPath::kPlain, "FusedStep: ", why_not_hopper(device));
+  const c10::cuda::CUDAGuard guard(device);
   for (auto* list : {&first_matrix, &first_gradient_sum, &first_momentum_sum}) list->push_back(0);
   for (const FusedStack& stack : stacks) {
     const int64_t count = stack.momentum.size(0), size = entries(stack.momentum);
     first_matrix.push_back(first_matrix.back() + count);
     first_gradient_sum.push_back(first_gradient_sum.back() + count * cuda::gradient_partials(size));
     first_momentum_sum.push_back(first_momentum_sum.back() + count * cuda::momentum_partials(size));
-  }
-  for (const FusedStack& stack : stacks) {
-    if (!is_sign(stack)) options = {.coefficients = stack.form.coefficients, .safety = stack.form.safety};
+    if (is_sign(stack) || polar) continue;
+    polar = (path == StepPath::kHopper ? hopper_polar : portable_polar)(stack.form.steps, stack.form.safety);
   }
   const at::TensorOptions float32 = stacks[0].momentum.options();
   gradient_squares = at::empty({first_gradient_sum.back()}, float32.dtype(at::kDouble));
@@ -116,26 +114,35 @@ FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : 
   scales = at::empty({first_matrix.back(), 2}, float32);
   verdict_memory = at::zeros({static_cast<int64_t>(sizeof(cuda::Verdict))}, float32.dtype(at::kByte));
   report = at::zeros({1}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-  plan_chunks(scratch_bytes);
-  check(cudaEventCreateWithFlags(&ran, cudaEventDisableTiming), "cudaEventCreate");
+  plan_chunks(scratch_bytes > 0 ? scratch_bytes : default_scratch_bytes(device));
+  stream = make_stream();
+  ran = make_event();
 }
 
-FusedStep::Device::~Device() {
-  if (ran != nullptr) {
-    cudaEventSynchronize(ran);  // the verdict may still be written to it
-    cudaEventDestroy(ran);
-  }
-  if (graph != nullptr) cudaGraphExecDestroy(graph);
-}
-
-// As few chunks as the scratch memory allows.
+// As few chunks as the scratch memory allows, with the smallest limit that gives as few: even chunks keep the GPU busier
+// than full ones and a rest.
 void FusedStep::Device::plan_chunks(int64_t scratch_bytes) {
-  std::vector<Piece> chunk;
+  chunks = chunks_within(scratch_bytes);
+  for (int64_t little = 0, enough = scratch_bytes; enough - little > enough / 64;) {
+    const int64_t limit = little + (enough - little) / 2;
+    auto even = chunks_within(limit);
+    if (even.size() > chunks.size()) {
+      little = limit;
+    } else {
+      chunks = std::move(even);
+      enough = limit;
+    }
+  }
   int64_t most = 0;
+  for (const auto& chunk : chunks) most = std::max(most, chunk_bytes(chunk));
+  scratch = allocate_scratch(most, stacks[0].momentum.options());
+}
+
+std::vector<std::vector<Piece>> FusedStep::Device::chunks_within(int64_t scratch_bytes) const {
+  std::vector<std::vector<Piece>> chunks;
+  std::vector<Piece> chunk;
   const auto close = [&] {
-    if (chunk.empty()) return;
-    most = std::max(most, chunk_bytes(chunk));
-    chunks.push_back(std::exchange(chunk, {}));
+    if (!chunk.empty()) chunks.push_back(std::exchange(chunk, {}));
   };
   for (std::size_t i = 0; i < stacks.size(); ++i) {
     if (is_sign(stacks[i])) continue;
@@ -164,32 +171,31 @@ void FusedStep::Device::plan_chunks(int64_t scratch_bytes) {
     }
   }
   close();
-  scratch = at::empty({most}, stacks[0].momentum.options().dtype(at::kByte));
+  return chunks;
 }
 
 int64_t FusedStep::Device::chunk_bytes(std::span<const Piece> chunk) const {
   int64_t bytes = 0;
-  for (const Piece& piece : chunk) bytes += 4 * piece.count * entries(stacks[piece.stack].momentum);
-  return round_up(bytes) + static_cast<int64_t>(cuda::orthogonalize_workspace(half_stacks(chunk, nullptr), options));
+  for (const Piece& piece : chunk) bytes += 2 * buffer_bytes(piece.count, stacks[piece.stack]);
+  return bytes + polar->workspace_bytes(polar_pieces(chunk, nullptr));
 }
 
-// Inputs and outputs of the iteration lie one after another at the beginning of the scratch memory.
-std::vector<cuda::OrthogonalizeStack> FusedStep::Device::half_stacks(std::span<const Piece> chunk, char* memory) const {
-  std::vector<cuda::OrthogonalizeStack> half;
+// Their two buffers lie one after another at the beginning of the scratch memory.
+std::vector<PolarPiece> FusedStep::Device::polar_pieces(std::span<const Piece> chunk, char* memory) const {
+  std::vector<PolarPiece> pieces;
   for (const Piece& piece : chunk) {
-    const at::Tensor& momentum = stacks[piece.stack].momentum;
-    const int64_t size = entries(momentum), bytes = 2 * piece.count * size;
-    half.push_back({.count = static_cast<int>(piece.count),
-                    .rows = static_cast<int>(momentum.size(1)),
-                    .columns = static_cast<int>(momentum.size(2)),
-                    .input = memory,
-                    .input_type = cuda::ElementType::kFloat16,
-                    .row_stride = momentum.size(2),
-                    .matrix_stride = size,
-                    .output = {reinterpret_cast<__half*>(memory + bytes), momentum.size(2), size}});
+    const FusedStack& stack = stacks[piece.stack];
+    pieces.push_back({.count = static_cast<int>(piece.count),
+                      .stack_count = static_cast<int>(std::min<int64_t>(stack.momentum.size(0), cuda::kMaxMatrices)),
+                      .rows = static_cast<int>(stack.momentum.size(1)),
+                      .columns = static_cast<int>(stack.momentum.size(2))});
+    if (memory == nullptr) continue;
+    const int64_t bytes = buffer_bytes(piece.count, stack);
+    pieces.back().x = reinterpret_cast<__half*>(memory);
+    pieces.back().other = reinterpret_cast<__half*>(memory + bytes);
     memory += 2 * bytes;
   }
-  return half;
+  return pieces;
 }
 
 void FusedStep::Device::send(std::span<const Inputs> inputs) {
@@ -207,9 +213,7 @@ void FusedStep::Device::send(std::span<const Inputs> inputs) {
   const at::TensorOptions float32 = stacks[0].momentum.options();
   const bool tables_moved = tables.send(std::move(addresses), float32.dtype(at::kLong));
   const bool scalars_moved = scalars.send(std::move(values), float32);
-  if ((tables_moved || scalars_moved) && graph != nullptr) {
-    check(cudaGraphExecDestroy(std::exchange(graph, nullptr)), "cudaGraphExecDestroy");
-  }
+  if (tables_moved || scalars_moved) graph.reset();
 }
 
 cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
@@ -262,43 +266,24 @@ void FusedStep::Device::enqueue(cudaStream_t stream) {
 
 void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t stream) {
   char* memory = static_cast<char*>(scratch.data_ptr());
-  std::vector<cuda::OrthogonalizeStack> half = half_stacks(chunk, memory);
+  std::vector<PolarPiece> pieces = polar_pieces(chunk, memory);
   std::vector<cuda::MomentumStep> steps;
   int64_t used = 0;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const FusedStack& stack = stacks[chunk[i].stack];
     steps.push_back(momentum_step(chunk[i]));
-    steps.back().output = static_cast<__half*>(const_cast<void*>(half[i].input));
-    used += 4 * half[i].count * half[i].matrix_stride;
-    if (!moved_by_iteration(stacks[chunk[i].stack])) continue;
+    steps.back().output = pieces[i].x;
+    used += 2 * buffer_bytes(chunk[i].count, stack);
+    if (!moved_by_iteration(stack)) continue;
     const cuda::ParameterUpdate update = parameter_update(chunk[i]);
-    half[i].target = {update.parameters, update.radii, update.direction_factor, verdict()};
+    pieces[i].target = {update.parameters, update.radii, update.direction_factor, verdict()};
   }
   check(cuda::accumulate_momentum(steps, stream), "accumulate_momentum");
-  used = round_up(used);
-  check(cuda::orthogonalize(half, options, memory + used, static_cast<std::size_t>(scratch.size(0) - used), stream),
-        "orthogonalize");
+  polar->run(pieces, memory + used, scratch.size(0) - used, stream);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     if (moved_by_iteration(stacks[chunk[i].stack])) continue;
-    check(cuda::update_parameters(steps[i], half[i].output.data, parameter_update(chunk[i]), stream),
-          "update_parameters");
+    check(cuda::update_parameters(steps[i], pieces[i].x, parameter_update(chunk[i]), stream), "update_parameters");
   }
-}
-
-void FusedStep::Device::capture() {
-  // The current stream may be one that cannot be captured.
-  const cudaStream_t stream = at::cuda::getStreamFromPool();
-  cudaGraph_t captured = nullptr;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  try {
-    enqueue(stream);
-  } catch (...) {
-    cudaStreamEndCapture(stream, &captured);  // the stream is one of LibTorch's pool
-    cudaGraphDestroy(captured);
-    throw;
-  }
-  check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
-  check(cudaGraphInstantiate(&graph, captured, 0), "cudaGraphInstantiate");
-  cudaGraphDestroy(captured);
 }
 
 FusedStep::FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes)
@@ -310,16 +295,25 @@ void FusedStep::run(std::span<const Inputs> inputs) {
   Device& device = *device_;
   const c10::cuda::CUDAGuard guard(device.verdict_memory.device());
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+  if (std::exchange(device.unfinished, true)) {
+    check(cudaDeviceSynchronize(), "the step before this one");
+    device.judgement = device.reported_judgement();
+  }
   device.send(inputs);
   if (!std::exchange(device.momentum_measured, true)) device.measure_momentum(stream);
-  if (device.judgement > 0 && device.graph == nullptr) device.capture();
+  if (device.warm && device.graph == nullptr) {
+    // The current stream may be one that cannot be captured.
+    device.graph = capture_graph(device.stream.get(), [&](cudaStream_t captured) { device.enqueue(captured); });
+  }
   if (device.graph != nullptr) {
-    check(cudaGraphLaunch(device.graph, stream), "cudaGraphLaunch");
+    check(cudaGraphLaunch(device.graph.get(), stream), "cudaGraphLaunch");
   } else {
     device.enqueue(stream);
   }
+  check(cudaEventRecord(device.ran.get(), stream), "cudaEventRecord");
   ++device.judgement;
-  check(cudaEventRecord(device.ran, stream), "cudaEventRecord");
+  device.warm = true;
+  device.unfinished = false;
 }
 
 void FusedStep::momentum_changed() { device_->momentum_measured = false; }
@@ -329,12 +323,11 @@ std::optional<FusedStep::Place> FusedStep::verdict() const {
   // The caller may be capturing a graph, which a query would break.
   const c10::cuda::CUDAStreamCaptureModeGuard relaxed{cudaStreamCaptureModeRelaxed};
   // The judgement comes early in the run; its end is only queried so as not to wait forever for a run that failed.
-  while (static_cast<unsigned>(device.reported() >> 32) != device.judgement) {
-    const cudaError_t state = cudaEventQuery(device.ran);
+  while (device.reported_judgement() != device.judgement) {
+    const cudaError_t state = cudaEventQuery(device.ran.get());
     if (state == cudaErrorNotReady) continue;
     check(state, "the step");
-    GLUON_CHECK(static_cast<unsigned>(device.reported() >> 32) == device.judgement,
-                "kernels: the step reported no verdict");
+    GLUON_CHECK(device.reported_judgement() == device.judgement, "kernels: the step reported no verdict");
   }
   const int found = static_cast<int>(device.reported());
   if (found == cuda::kAllFinite) return {};

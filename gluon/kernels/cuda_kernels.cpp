@@ -4,12 +4,29 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "gluon/core/check.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
 #include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/kernels.h"
+#include "gluon/kernels/polar_stage.h"
 
 namespace gluon::kernels {
+namespace {
+
+bool portable_is_forced() {
+  static const bool forced = [] {
+    const char* value = std::getenv("GLUON_PORTABLE_KERNELS");
+    const std::string_view text = value == nullptr ? "0" : value;
+    GLUON_CHECK(text == "0" || text == "1", "GLUON_PORTABLE_KERNELS: expected 0 or 1, got '", text, "'");
+    return text == "1";
+  }();
+  return forced;
+}
+
+}  // namespace
 
 std::string why_unavailable(const at::Device& device) {
   if (!device.is_cuda()) return "the layers are not on a GPU";
@@ -17,6 +34,27 @@ std::string why_unavailable(const at::Device& device) {
   if (properties->major == 9 && properties->minor == 0) return {};
   return join(properties->name, " has compute capability ", properties->major, ".", properties->minor,
               ", the kernels need 9.0 (H100, H200)");
+}
+
+StepPath step_path(const at::Device& device) {
+  if (!device.is_cuda() || at::cuda::getDeviceProperties(device.index())->major < 8) return StepPath::kPlain;
+  return why_unavailable(device).empty() && !portable_is_forced() ? StepPath::kHopper : StepPath::kPortable;
+}
+
+std::string why_not_hopper(const at::Device& device) {
+  const StepPath path = step_path(device);
+  const std::string why = why_unavailable(device);
+  if (path == StepPath::kPortable && why.empty()) {
+    return join("GLUON_PORTABLE_KERNELS is 1 (", at::cuda::getDeviceProperties(device.index())->name,
+                ", compute capability 9.0)");
+  }
+  if (path == StepPath::kPlain && device.is_cuda()) return join(why, ", the portable ones 8.0 or later");
+  return why;
+}
+
+int64_t default_scratch_bytes(const at::Device& device) {
+  if (step_path(device) == StepPath::kPlain) return 0;
+  return static_cast<int64_t>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem / 16);
 }
 
 bool is_captured(const at::Device& device) {
@@ -58,9 +96,11 @@ at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
   const int64_t row_stride = (batch.size(2) + 7) / 8 * 8;
   const at::Tensor output = at::empty({batch.size(0), batch.size(1), row_stride}, batch.options().dtype(at::kHalf));
   // The last product is linear in its coefficients: the factor costs nothing there.
-  std::vector<Quintic> coefficients = form.coefficients;
-  Quintic& last = coefficients.back();
-  last = {-last.a * form.factor, -last.b * form.factor, -last.c * form.factor};
+  std::vector<PolarStep> steps = form.steps;
+  PolarStep& last = steps.back();
+  last.linear *= -form.factor;
+  last.squares.back().factor *= -form.factor;
+  last.squares.back().offset *= -form.factor;
   const cuda::OrthogonalizeStack stack{
       .count = static_cast<int>(batch.size(0)),
       .rows = static_cast<int>(batch.size(1)),
@@ -70,12 +110,42 @@ at::Tensor polar_lmo(const at::Tensor& batch, const LmoForm& form) {
       .row_stride = batch.size(2),
       .matrix_stride = batch.size(1) * batch.size(2),
       .output = {static_cast<__half*>(output.data_ptr()), row_stride, batch.size(1) * row_stride}};
-  const cuda::OrthogonalizeOptions options{.coefficients = coefficients, .safety = form.safety};
+  const cuda::OrthogonalizeOptions options{.steps = steps, .safety = form.safety};
   const auto bytes = cuda::orthogonalize_workspace({&stack, 1}, options);
   const at::Tensor workspace = at::empty({static_cast<int64_t>(bytes)}, batch.options().dtype(at::kByte));
   check(cuda::orthogonalize({&stack, 1}, options, workspace.data_ptr(), bytes, at::cuda::getCurrentCUDAStream()),
         "orthogonalize");
   return row_stride == batch.size(2) ? output : output.narrow(2, 0, batch.size(2)).contiguous();
+}
+
+at::Tensor portable_polar_lmo(const at::Tensor& batch, const LmoForm& form) {
+  if (batch.size(0) > cuda::kMaxMatrices) {
+    std::vector<at::Tensor> parts = batch.split(cuda::kMaxMatrices);
+    for (at::Tensor& part : parts) part = portable_polar_lmo(part, form);
+    return at::cat(parts);
+  }
+  const c10::cuda::CUDAGuard guard(batch.device());
+  const int64_t rows = batch.size(1), columns = batch.size(2), padded = (columns + 7) / 8 * 8;
+  const auto one_if_zero = [](const at::Tensor& x) { return x + (x == 0); };
+  const float length = cuda::orthogonalize_input_length(static_cast<int>(rows), static_cast<int>(columns));
+  at::Tensor scaled = batch / one_if_zero(batch.abs().amax({1, 2}, true));
+  scaled.mul_(length / one_if_zero(at::linalg_vector_norm(scaled, 2, {1, 2}, true)));
+  // Columns of zeros change nothing.
+  const at::Tensor x = at::zeros({batch.size(0), rows, padded}, batch.options().dtype(at::kHalf));
+  x.narrow(2, 0, columns).copy_(scaled);
+  const at::Tensor other = at::empty_like(x);
+  PolarPiece piece{.count = static_cast<int>(batch.size(0)),
+                   .stack_count = static_cast<int>(batch.size(0)),
+                   .rows = static_cast<int>(rows),
+                   .columns = static_cast<int>(padded),
+                   .x = static_cast<__half*>(x.data_ptr()),
+                   .other = static_cast<__half*>(other.data_ptr())};
+  const std::unique_ptr<PolarStage> stage = portable_polar(form.steps, form.safety);
+  const int64_t bytes = stage->workspace_bytes({&piece, 1});
+  const at::Tensor workspace = at::empty({bytes}, batch.options().dtype(at::kByte));
+  stage->run({&piece, 1}, workspace.data_ptr(), bytes, at::cuda::getCurrentCUDAStream());
+  const at::Tensor& polar = piece.x == x.data_ptr() ? x : other;
+  return polar.narrow(2, 0, columns).mul(-form.factor).contiguous();
 }
 
 }  // namespace gluon::kernels

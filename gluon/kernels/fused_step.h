@@ -1,10 +1,12 @@
-// FusedStep: a whole optimizer step of many stacks on a Hopper GPU, without waiting for the host.
+// FusedStep: a whole optimizer step of many stacks on a GPU of compute capability 8.0 or later, without waiting for the
+// host.
 //
 //   measure         |g|^2 of all layers: the verdict on their gradients, and a bound on the iteration's input
 //   then, a chunk of matrices after another (scratch memory is limited):
 //   accumulate      momentum, and the iteration's float16 input
-//   orthogonalize   all shapes of the chunk in one launch; without decay its last product moves the parameters
-//   update          X_i <- (1 - decay t_i) X_i + t_i D_i, with decay
+//   orthogonalize   all shapes of the chunk (polar_stage.h): on Hopper our own products in one launch, whose last
+//                   product moves the parameters where nothing decays; elsewhere products of cuBLAS
+//   update          X_i <- (1 - decay t_i) X_i + t_i D_i, where that has not happened yet
 //   and sign layers momentum, sign and update in one pass
 //
 // When a gradient holds NaN or Inf nothing moves; verdict() tells which. From its second run on the step is one CUDA
@@ -48,12 +50,14 @@ class FusedStep {
     std::size_t stack, matrix;
   };
 
-  /// All kPolar stacks have the same coefficients. `scratch_bytes` limits the memory of the iteration; a single matrix
-  /// may need more. Throws InputError without kernels.
+  /// All kPolar stacks have the same steps. `scratch_bytes` limits the memory of the iteration; a single matrix may need
+  /// more, and 0 stands for default_scratch_bytes() of kernels.h. Throws InputError without kernels, on a device whose
+  /// step_path() is kPlain, and when the device's memory is full.
   FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes);
   ~FusedStep();
 
-  /// Puts the step on the current stream, which is not being captured; `inputs` in the order of the stacks.
+  /// Puts the step on the current stream, which is not being captured; `inputs` in the order of the stacks. When it
+  /// throws, some stacks may have moved; later runs are judged right all the same.
   void run(std::span<const Inputs> inputs);
 
   /// Waits until the last run has measured its gradients, not for its end: the first matrix with a gradient that is not

@@ -2,7 +2,7 @@
 //
 // The CUDA sources (cuda/*.cu) know no tensors; these functions do, and put them on the current stream. Each has its
 // plain form elsewhere, which is its specification and what every other device runs: gluon/update/plain_executor.cpp
-// and gluon/lmo/orthogonalize/quintic_iteration.cpp. kernels/cuda_kernels.cpp is built with a LibTorch that has CUDA,
+// and gluon/lmo/orthogonalize/polar_iteration.cpp. kernels/cuda_kernels.cpp is built with a LibTorch that has CUDA,
 // kernels/no_cuda.cpp otherwise. A whole step is in fused_step.h.
 
 #pragma once
@@ -17,11 +17,30 @@
 
 namespace gluon::kernels {
 
-/// Whether the kernels are built in and `tensor` lies on a device they run on: compute capability 9.0, as an H200.
+/// Whether the kernels for Hopper's tensor cores are built in and `tensor` lies on a device they run on: compute
+/// capability 9.0, as an H200.
 bool available(const at::Tensor& tensor);
 
 /// Why not, in a few words; empty where they are.
 std::string why_unavailable(const at::Device& device);
+
+/// What moves float32 layers on a device.
+enum class StepPath {
+  kPlain,     // ATen, batch after batch
+  kPortable,  // fused_step.h, with products of cuBLAS: compute capability 8.0 and later
+  kHopper,    // fused_step.h, with our own products: compute capability 9.0
+};
+
+/// The fastest that the device can take. GLUON_PORTABLE_KERNELS=1 in the environment makes a Hopper GPU take kPortable,
+/// so that it can be tested there. Throws InputError for values other than 0 and 1.
+StepPath step_path(const at::Device& device);
+
+/// Why it is not kHopper, in a few words that name the device; empty where it is.
+std::string why_not_hopper(const at::Device& device);
+
+/// What the polar iteration of a fused step may take when nobody says: a sixteenth of the device's memory. Not of what
+/// is free: LibTorch keeps the memory of freed tensors. 0 without fused steps.
+int64_t default_scratch_bytes(const at::Device& device);
 
 /// Whether the device's current stream is being captured into a CUDA graph; false where the kernels are not built in.
 bool is_captured(const at::Device& device);
@@ -34,7 +53,10 @@ std::optional<double> device_seconds(const std::function<void()>& work);
 int64_t peak_bytes(const at::Device& device);
 
 /// lmo(g) of float32 matrices (b, m, n) for a kPolar form, in float16: normalised in float32, iterated on the tensor
-/// cores.
+/// cores. Needs available().
 at::Tensor polar_lmo(const at::Tensor& g, const LmoForm& form);
+
+/// The same where step_path() is kPortable, and on Hopper.
+at::Tensor portable_polar_lmo(const at::Tensor& g, const LmoForm& form);
 
 }  // namespace gluon::kernels

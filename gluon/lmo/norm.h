@@ -70,7 +70,7 @@ using NormPtr = std::shared_ptr<const Norm>;
 
 /// The orthogonalizer inside "spectral" when none is named: the cheapest one whose runs end with the loss of runs with
 /// an exact one, within the noise of the seed (docs/orthogonalization.md).
-inline constexpr std::string_view kDefaultOrthogonalizer = "polar_express:5";
+inline constexpr std::string_view kDefaultOrthogonalizer = "polar_squares:9";
 
 /// The norm called `name` for matrices of `shape`. Beyond the table above:
 ///

@@ -6,14 +6,15 @@
 #include <numeric>
 #include <tuple>
 
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 
 namespace gluon {
 namespace {
 
-// Flops of five steps on a k x l matrix, k <= l; symmetric products need half of theirs.
+// Flops of the default iteration, three steps with nine squares, on a k x l matrix, k <= l; symmetric products need half
+// of theirs.
 double polar_cost(double k, double l) {
-  return l <= kGramAspect * k ? 5 * (3 * k * k * l + k * k * k) : 3 * k * k * l + 17 * k * k * k;
+  return l <= kGramAspect * k ? 9 * k * k * l + 9 * k * k * k : 6 * k * k * l + 12 * k * k * k;
 }
 
 // Renumbers the ranks in the order in which the backward pass reaches their layers, so that consecutive exchanges have

@@ -1,7 +1,7 @@
 // Executor: moves batches of layers by one step.
 //
 //   PlainExecutor   ATen and BLAS on any device, stage by stage: the specification
-//   FusedExecutor   one launch for all batches on a Hopper GPU, which also judges the gradients
+//   FusedExecutor   one launch for all batches on a GPU with kernels, which also judges the gradients
 //
 // The optimizer gives each batch to the fused executor where it fits, to the plain one elsewhere.
 

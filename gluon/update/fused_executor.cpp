@@ -21,12 +21,26 @@ bool is_contiguous_float(const at::Tensor& tensor) {
 // The parameter may be a view into a buffer of the caller's that begins at any of its entries.
 bool is_aligned(const at::Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 16 == 0; }
 
-bool fits(const LayerBatch& batch) {
+// Why the kernels never move the batch, in a few words; empty if they can.
+std::string misfit(const LayerBatch& batch) {
   const at::Tensor& buffer = batch.buffer();
-  if (!buffer.defined() || buffer.scalar_type() != at::kFloat || !kernels::available(buffer)) return false;
-  if (!batch.rule().radius->constant()) return false;
+  if (!buffer.defined()) return "its momentum keeps no buffer";
+  if (buffer.scalar_type() != at::kFloat) return "it is not float32";
+  if (kernels::step_path(buffer.device()) == kernels::StepPath::kPlain) return kernels::why_not_hopper(buffer.device());
+  if (!batch.rule().radius->constant()) return join("its radius is ", batch.rule().radius->name());
   const LmoForm::Kind kind = batch.norm().lmo_form().kind;
-  return kind == Kind::kSign || (kind == Kind::kPolar && buffer.size(2) % 8 == 0);
+  if (kind == Kind::kOther) return join("its norm is ", batch.norm().name());
+  if (kind == Kind::kPolar && buffer.size(2) % 8 != 0) {
+    return join("it has ", buffer.size(2), " columns, which 8 does not divide");
+  }
+  return {};
+}
+
+// Why the kernels cannot read a block's tensors; null if they can.
+const char* unreadable(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (!is_contiguous_float(parameter)) return "it is not contiguous float32";
+  if (!is_aligned(parameter)) return "its address is not divisible by 16";
+  return is_contiguous_float(gradient) ? nullptr : "its gradient is not contiguous";
 }
 
 // Nothing when a gradient is missing, or a tensor is not what the kernels can read.
@@ -41,7 +55,7 @@ std::optional<kernels::FusedStep::Inputs> inputs_of(const LayerBatch& batch, con
     if (!block.layer.parameter.grad().defined()) return {};
     const at::Tensor gradient = block.of(block.layer.parameter.grad());
     const at::Tensor parameter = block.of(block.layer.parameter);
-    if (!is_contiguous_float(gradient) || !is_contiguous_float(parameter) || !is_aligned(parameter)) return {};
+    if (unreadable(parameter, gradient) != nullptr) return {};
     inputs.gradients.push_back(gradient.data_ptr());
     inputs.parameters.push_back(parameter.data_ptr());
   }
@@ -61,20 +75,21 @@ BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
 
 at::Tensor device_lmo(const Norm& norm, const at::Tensor& g) {
   const LmoForm form = norm.lmo_form();
-  const bool by_kernels =
-      form.kind == Kind::kPolar && g.scalar_type() == at::kFloat && g.numel() > 0 && kernels::available(g);
-  return by_kernels ? kernels::polar_lmo(g, form) : norm.lmo(g);
+  if (form.kind != Kind::kPolar || g.scalar_type() != at::kFloat || g.numel() == 0) return norm.lmo(g);
+  const kernels::StepPath path = kernels::step_path(g.device());
+  if (path == kernels::StepPath::kHopper) return kernels::polar_lmo(g, form);
+  return path == kernels::StepPath::kPortable ? kernels::portable_polar_lmo(g, form) : norm.lmo(g);
 }
 
 FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {
-  std::optional<std::vector<Quintic>> iteration;
+  std::optional<std::vector<PolarStep>> iteration;
   for (LayerBatch& batch : batches) {
-    if (!fits(batch) || candidates_.size() == kernels::kMaxFusedStacks) continue;
+    if (!misfit(batch).empty() || candidates_.size() == kernels::kMaxFusedStacks) continue;
     // One device and one iteration for all.
     if (!candidates_.empty() && candidates_[0]->buffer().device() != batch.buffer().device()) continue;
     const LmoForm form = batch.norm().lmo_form();
-    if (form.kind == Kind::kPolar && iteration.value_or(form.coefficients) != form.coefficients) continue;
-    if (form.kind == Kind::kPolar) iteration = form.coefficients;
+    if (form.kind == Kind::kPolar && iteration.value_or(form.steps) != form.steps) continue;
+    if (form.kind == Kind::kPolar) iteration = form.steps;
     candidates_.push_back(&batch);
   }
 }
@@ -90,6 +105,20 @@ std::vector<LayerBatch*> FusedExecutor::select(const StepContext& now) {
   }
   if (selected != members_) make_step(selected);
   return selected;
+}
+
+std::string FusedExecutor::why_not(const LayerBatch& batch) const {
+  if (std::string why = misfit(batch); !why.empty()) return why;
+  if (std::find(candidates_.begin(), candidates_.end(), &batch) == candidates_.end()) {
+    return join("the step is full, or its device or iteration differs from that of layer '",
+                candidates_.front()->blocks().front().layer.name, "'");
+  }
+  for (const Block& block : batch.blocks()) {
+    if (!block.layer.parameter.grad().defined()) return join("layer '", block.layer.name, "' has no gradient");
+    const char* why = unreadable(block.of(block.layer.parameter), block.of(block.layer.parameter.grad()));
+    if (why != nullptr) return why;
+  }
+  return "it may fit from the next step on";
 }
 
 void FusedExecutor::make_step(const std::vector<LayerBatch*>& batches) {

@@ -1,12 +1,14 @@
 // FusedExecutor: moves all batches that fit the GPU's kernels together, by one kernels::FusedStep.
 //
 // A batch fits when its norm's LMO has a form (core/lmo_form.h), its radius is constant, its momentum has a buffer, and
-// its parameters are contiguous float32 on a Hopper GPU. All polar batches share one iteration.
+// its parameters are contiguous float32 on a GPU of compute capability 8.0 or later (kernels::step_path). All polar
+// batches share one iteration.
 
 #pragma once
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gluon/kernels/fused_step.h"
@@ -15,17 +17,21 @@
 
 namespace gluon {
 
-/// norm.lmo(g) for float32 or float64 (b, m, n). On a Hopper GPU, float32 and a polar LMO are computed by the kernels:
+/// norm.lmo(g) for float32 or float64 (b, m, n). On such a GPU, float32 and a polar LMO are computed by the kernels:
 /// normalised in float32, iterated and returned in float16.
 at::Tensor device_lmo(const Norm& norm, const at::Tensor& g);
 
 class FusedExecutor : public Executor {
  public:
-  /// `batches` are all of the optimizer's; they must outlive the executor at the same addresses.
+  /// `batches` are all of the optimizer's; they must outlive the executor at the same addresses. `scratch_bytes` as in
+  /// kernels::FusedStep.
   FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes);
 
   /// The batches that fit and have all their gradients now, in the optimizer's order.
   std::vector<LayerBatch*> select(const StepContext& now);
+
+  /// Why select() leaves one of the constructor's batches out, in a few words.
+  std::string why_not(const LayerBatch& batch) const;
 
   /// Puts the step on the device's stream without waiting for it. `batches` are those that select() has just returned.
   void run(std::span<LayerBatch* const> batches, const StepContext& now) override;

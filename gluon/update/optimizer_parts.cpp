@@ -14,6 +14,8 @@
 namespace gluon {
 namespace {
 
+constexpr int64_t kPlainScratch = int64_t{1} << 30;
+
 const std::vector<Layer>& checked(const std::vector<Layer>& layers) {
   GLUON_CHECK(!layers.empty(), "Optimizer: expected at least one layer, got none");
   std::set<std::string> names;
@@ -75,7 +77,7 @@ at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
 }  // namespace
 
 void OptimizerOptions::validate() const {
-  GLUON_CHECK(scratch_bytes >= 1, "OptimizerOptions: scratch_bytes must be >= 1, got ", scratch_bytes);
+  GLUON_CHECK(scratch_bytes >= 0, "OptimizerOptions: scratch_bytes must be >= 0, got ", scratch_bytes);
   adamw.validate();
 }
 
@@ -88,7 +90,7 @@ Optimizer::Parts::Parts(std::vector<Layer> all_layers, Geometry rules, Optimizer
                  {.orthogonalizer = options.orthogonalizer, .ranks = options.collective->size()})),
       owners(layers, plan.owners, plan.phases(), options.collective, options.reduction),
       batches(batches_of(plan, geometry, momentum, options.collective->rank())),
-      plain(options.scratch_bytes),
+      plain(options.scratch_bytes > 0 ? options.scratch_bytes : kPlainScratch),
       fused(batches, options.scratch_bytes),
       adamw(options.adamw) {
   for (const Layer& layer : layers) {
@@ -195,19 +197,27 @@ void Optimizer::Parts::refuse_step(const std::string& layer) {
   ++skipped;
 }
 
-// Warns once when a layer takes the slow GPU path.
+// Says once which layers on a GPU take a path slower than that of a Hopper GPU's kernels, and why.
 void Optimizer::Parts::warn_of_slow_path(const Work& work) {
   if (std::exchange(path_reported, true)) return;
   for (const LayerBatch* batch : work.plain) {
     const Layer& layer = batch->blocks().front().layer;
-    if (!layer.parameter.is_cuda()) continue;
-    const std::string why = kernels::why_unavailable(layer.parameter.device());
-    warn(why.empty() ? join("layer '", layer.name, "' and those like it do not fit the GPU's fused step (",
-                            batch->norm().name(), "); they take a slower path")
-                     : join("the step runs without the GPU kernels, which is slower: ", why));
-    if (!why.empty()) return;
+    const at::Device device = layer.parameter.device();
+    if (!device.is_cuda()) continue;
+    if (kernels::step_path(device) == kernels::StepPath::kPlain) {
+      warn("the step runs without the GPU kernels, which is slower: " + kernels::why_not_hopper(device));
+      return;
+    }
+    warn(join("layer '", layer.name, "' and those like it do not fit the GPU's fused step (", fused.why_not(*batch),
+              "); they take a slower path"));
   }
-  if (!work.fused.empty() && !adamw.entries().empty()) {
+  if (work.fused.empty()) return;
+  const at::Device device = work.fused.front()->buffer().device();
+  if (kernels::step_path(device) == kernels::StepPath::kPortable) {
+    warn("the GPU's fused step runs on products of cuBLAS, which is slower than on Hopper's kernels: " +
+         kernels::why_not_hopper(device));
+  }
+  if (!adamw.entries().empty()) {
     warn("AdamW's layers are not part of the GPU's fused step: each step waits for the device");
   }
 }

@@ -40,7 +40,7 @@ void GradientGraph::capture(std::span<const Batch> batches) {
   batches_.clear();
   for (const Batch& batch : batches) batches_.push_back({batch.inputs.clone(), batch.targets.clone()});
   for (Layer& layer : layers_) layer.parameter.mutable_grad() = torch::Tensor();
-  graph_.emplace([&] { loss_ = work_(batches_); });
+  graph_.emplace(batches_[0].inputs.device(), [&] { loss_ = work_(batches_); });
   for (const Layer& layer : layers_) gradients_.push_back(layer.parameter.grad());
 }
 
@@ -51,7 +51,7 @@ int64_t batches_per_step(const TrainConfig& config, const Dataset& dataset) {
 GradientComputer::GradientComputer(const TrainConfig& config, std::shared_ptr<Model> model,
                                    std::shared_ptr<const Dataset> dataset, const RankShare& share, Optimizer& optimizer)
     : config_(config),
-      device_(config.device),
+      device_(model->parameters().front().device()),
       model_(std::move(model)),
       dataset_(std::move(dataset)),
       share_(share),
@@ -84,7 +84,7 @@ void GradientComputer::choose_precision() {
 bool GradientComputer::can_use_graph() const {
   // The device may not hold all batches of a full batch at once.
   return config_.cuda_graph && device_.is_cuda() && !config_.full_batch && !share_.is_exact() &&
-         kernels::why_unavailable(torch::Device(torch::kCUDA, 0)).empty();
+         kernels::why_unavailable(device_).empty();
 }
 
 torch::Tensor GradientComputer::compute(int64_t step, StepTiming& timing) {
@@ -137,7 +137,7 @@ torch::Tensor GradientComputer::run_batches(std::span<const Batch> batches, Step
 }
 
 void GradientComputer::finish_stage() const {
-  if (time_stages_ && device_.is_cuda()) torch::cuda::synchronize();
+  if (time_stages_ && device_.is_cuda()) torch::cuda::synchronize(device_.index());
 }
 
 void GradientComputer::look_ahead(int64_t step, const std::function<void()>& observe) {
@@ -173,8 +173,9 @@ void GradientComputer::reject_batch() {
 bool GradientComputer::batch_fits(int64_t batch) {
   try {
     // The optimizer needs its scratch memory beside the batch.
-    const torch::Tensor scratch =
-        torch::empty({optimizer_.options().scratch_bytes}, torch::device(device_).dtype(torch::kByte));
+    const int64_t asked = optimizer_.options().scratch_bytes;
+    const torch::Tensor scratch = torch::empty({asked > 0 ? asked : kernels::default_scratch_bytes(device_)},
+                                               torch::device(device_).dtype(torch::kByte));
     const Batch examples = dataset_->train_batch(0, batch);
     model_->loss({examples.inputs.to(device_), examples.targets.to(device_)}, config_.resolved_label_smoothing())
         .backward();
@@ -189,7 +190,7 @@ std::string GradientComputer::precision() const {
   const bool half = compute_type_ == torch::kBFloat16;
   std::string text = half ? "bfloat16" : "float32";
   if (!device_.is_cuda()) return text;
-  const std::string why = kernels::why_unavailable(torch::Device(torch::kCUDA, 0));
+  const std::string why = kernels::why_unavailable(device_);
   if (!half && config_.precision.empty() && why.empty()) {
     text += config_.smooths_language() ? " because of label smoothing" : " because there are no bfloat16 kernels";
   }

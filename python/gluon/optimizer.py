@@ -62,7 +62,7 @@ class Gluon(torch.optim.Optimizer):
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
         geometry: rules (dicts) or a ``Geometry``. Without a preset it must cover all layers; with one, its rules come
             first.
-        orthogonalizer: for spectral norms: ``"polar_express:5"``, ``"newton_schulz:5"``, ``"svd"``, ...
+        orthogonalizer: for spectral norms: ``"polar_squares:9"``, ``"newton_schulz:5"``, ``"svd"``, ...
         roles: roles by glob on the name, ``{"fc3.weight": "head"}``.
         schedule: a schedule of the library, ``"linear(5000,1450)"``, which multiplies ``lr``.
         non_finite: reaction to a NaN or Inf gradient: ``"error"`` (nothing moves) or ``"skip"`` (the step is skipped).

@@ -3,15 +3,19 @@
 
 Models and optimizers are written here a second time, from their formulas and in float64, sharing nothing with the
 C++ code but PyTorch's automatic differentiation: attention by einsum over complex rotations, GELU by erf, batch norm
-by its moments, Polar Express as a function of singular values with coefficients from a Remez exchange of its own.
+by its moments, the default orthogonalizer as a function of singular values with scripts/polar_squares.py's coefficients.
 Weights and data are hashes of names and indices (uniform()), the same in the test: no generator, no file, no library
 version has a say. Needs Debian's python3-torch (scripts/setup.sh python3-torch).
 """
 import math
 import pathlib
+import sys
 
 import numpy as np
 import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import polar_squares
 
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
@@ -30,15 +34,15 @@ SMALLEST_DISTANCE = {"pool": 5e-6, "rank": 1e-5}
 # model, preset, radii, batches per step (0: the whole set). The radii were chosen to keep those distances.
 CASES = [
     ("nanogpt", "unscion", "hidden=0.05,embedding=0.5", 1),
-    ("nanogpt", "scion", "gamma=0.01,hidden=5,embedding=60", 1),
+    ("nanogpt", "scion", "gamma=0.006,hidden=5,embedding=60", 1),
     ("nanogpt", "muon", "hidden=0.02,adamw=0.003", 2),
     ("nanogpt", "sign_descent", "all=0.003", 1),
     ("nanogpt", "normalized_descent", "all=0.1", 1),
     ("nanogpt", "deterministic_gluon", "L0=56,L1=20", 0),
     ("nanogpt", "adamw", "all=0.003", 1),
-    ("cnn", "unscion", "conv=0.034,head=2,vector=0.02", 1),
-    ("cnn", "scion", "conv_gamma=0.006,conv=4,head=80", 1),
-    ("cnn", "muon", "hidden=0.0075,adamw=0.002", 2),
+    ("cnn", "unscion", "conv=0.03,head=2,vector=0.02", 1),
+    ("cnn", "scion", "conv_gamma=0.004,conv=4,head=80", 1),
+    ("cnn", "muon", "hidden=0.0075,adamw=0.0025", 2),
     ("cnn", "sign_descent", "all=0.0018", 1),
     ("cnn", "normalized_descent", "all=0.05", 1),
     ("cnn", "deterministic_gluon", "L0=2,L1=15", 0),
@@ -204,34 +208,7 @@ class Cnn(Model):
 # ---- optimizers -----------------------------------------------------------------------------------------------------
 
 
-def minimax_quintic(lower, upper):
-    """a, b, c with the smallest max |1 - a s - b s^3 - c s^5| on [lower, upper]: Remez exchange on a fine grid."""
-    grid = np.linspace(lower, upper, 400001)
-    inner = [(3 * lower + upper) / 4, (lower + 3 * upper) / 4]
-    for _ in range(40):
-        points = np.array([lower, *inner, upper])
-        a, b, c, _ = np.linalg.solve(np.stack([points, points**3, points**5, [1, -1, 1, -1]], 1), np.ones(4))
-        error = 1 - (a * grid + b * grid**3 + c * grid**5)
-        slope = np.diff(error)
-        inner = grid[np.flatnonzero(slope[:-1] * slope[1:] <= 0) + 1][[0, -1]]
-    return a, b, c
-
-
-def polar_express(steps=5, lower=1e-3, safety=1.01, cushion=0.02407327424182761):
-    """The rows of Amsel et al., 2025; all but the last for singular values up to `safety` too large."""
-    rows, upper = [], 1.0
-    value = lambda row, s: row[0] * s + row[1] * s**3 + row[2] * s**5
-    for _ in range(steps):
-        row = np.array(minimax_quintic(max(lower, cushion * upper), upper))
-        if cushion * upper > lower:
-            row *= 2 / (value(row, lower) + value(row, upper))
-        rows.append(row)
-        lower = value(row, lower)
-        upper = 2 - lower
-    return [row / safety ** np.array([1, 3, 5]) for row in rows[:-1]] + rows[-1:], safety
-
-
-ROWS, SAFETY = polar_express()
+POLYNOMIALS = [step for step, _ in polar_squares.steps_for([3, 3, 3], 8e-4)[0]]
 
 
 def orthogonalized(g, exact):
@@ -241,9 +218,9 @@ def orthogonalized(g, exact):
     if exact:
         note_distance("rank", (s[-1] / s[0]).item())
         return u @ vh
-    s = s / (SAFETY * (s**4).sum() ** 0.25)
-    for a, b, c in ROWS:
-        s = a * s + b * s**3 + c * s**5
+    s = s / (polar_squares.SAFETY * (s**4).sum() ** 0.25)
+    for polynomial in POLYNOMIALS:
+        s = polar_squares.p(polynomial, s)
     return u * s @ vh
 
 

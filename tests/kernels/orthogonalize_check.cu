@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
-#include "gluon/kernels/half_plan.h"
 #include "tests/kernels/orthogonalize_reference.h"
 
 namespace gluon::kernel_check {
@@ -120,8 +119,8 @@ void check_product(ProductKind kind, int count, int m, int n, int addends) {
 // The orthogonalizer's call on some stacks, with a workspace of its own.
 struct Call {
   std::vector<OrthogonalizeStack> stacks;
-  std::vector<Quintic> rows;
-  OrthogonalizeOptions options{.coefficients = rows};
+  std::vector<PolarStep> steps;
+  OrthogonalizeOptions options{.steps = steps};
   Array<char> workspace{orthogonalize_workspace(stacks, options)};
 
   void run(cudaStream_t stream = nullptr) const {
@@ -129,8 +128,10 @@ struct Call {
   }
 };
 
-std::vector<Quintic> rows_of(int steps) {
-  return polar_express_coefficients({.steps = steps, .lower = steps <= 4 ? 5e-3 : 1e-3});
+// polar_squares with 8 or 9 squares, Polar Express with up to 6 steps.
+std::vector<PolarStep> iteration(int number) {
+  if (number >= 8) return polar_squares_steps(number);
+  return quintic_steps(polar_express_coefficients({.steps = number, .lower = number <= 4 ? 5e-3 : 1e-3}));
 }
 
 // Contiguous float32 input, or half precision input whose rows are padded as the output's.
@@ -139,7 +140,7 @@ OrthogonalizeStack stack_of(int count, int m, int n, const void* input, ElementT
   return {count, m, n, input, type, stride, stride * m, {output.data(), padded(n), padded(n) * m}};
 }
 
-Vector run_ours(const Vector& x, int count, int m, int n, int steps, bool half_input) {
+Vector run_ours(const Vector& x, int count, int m, int n, int number, bool half_input) {
   const int64_t stride = padded(n);
   Array<__half> output(count * m * stride), input(count * m * stride);
   const Array<float> device(std::vector<float>(x.begin(), x.end()));
@@ -153,7 +154,7 @@ Vector run_ours(const Vector& x, int count, int m, int n, int steps, bool half_i
     input.set(entries);
     stack = stack_of(count, m, n, input.data(), ElementType::kFloat16, output);
   }
-  Call call{{stack}, rows_of(steps)};
+  Call call{{stack}, iteration(number)};
   const auto run = [&] {
     poison(call.workspace, output);
     call.run();
@@ -166,28 +167,27 @@ Vector run_ours(const Vector& x, int count, int m, int n, int steps, bool half_i
 }
 
 // power: singular values about i^-power; scale multiplies the input.
-void check_orthogonalizer(int count, int m, int n, double power, double scale, bool half_input = false, int steps = 4) {
-  const std::string what = join(count, "x", m, "x", n, ", power ", power, ", scale ", scale, ", ", steps, " steps: ");
+void check_orthogonalizer(int count, int m, int n, double power, double scale, bool half_input = false,
+                          int number = 8) {
+  const std::string what = join(count, "x", m, "x", n, ", power ", power, ", scale ", scale, ", ",
+                                number < 8 ? "polar_express:" : "polar_squares:", number, ": ");
   const double unit = double(count) * std::min(m, n);
   Vector x = gaussian(int64_t(count) * m * n, unsigned(m + n));
   for (int64_t i = 0; i < int64_t(count) * m * n; ++i) {
     const int64_t index = m <= n ? i / n % m : i % n;
     x[i] = float(x[i] * std::pow(double(index + 1), -power) * scale);
   }
-  const Vector ours = run_ours(x, count, m, n, steps, half_input);
-  std::vector<Quintic> rows;
-  for (const kernels::HalfStep& step : kernels::half_plan(rows_of(steps), m, n)) rows.push_back(step.row);
-  const double rounding = distance(ours, same_polynomials(x, count, m, n, rows), unit);
-  // Emulated on the CPU, the Gram form's five steps are up to 5e-3 away.
-  expect(rounding < (steps <= 4 ? 4e-3 : 8e-3), join(what, rounding, " from the same polynomials in float64"));
+  const Vector ours = run_ours(x, count, m, n, number, half_input);
+  const double rounding = distance(ours, same_polynomials(x, count, m, n, iteration(number)), unit);
+  // Emulated on the CPU, up to 0.010 with squares and 0.012 with five quintics on steep spectra.
+  expect(rounding < 2e-2, join(what, rounding, " from the same polynomials in float64"));
   if (small) return;
-  if (power > 0 && steps <= 4) return;  // four steps leave small singular values behind, in any precision
   const Vector exact = exact_polar(x, count, m, n), in_bf16 = bf16_polar_express(x, count, m, n);
   const double polar = distance(ours, exact, unit), bf16_polar = distance(in_bf16, exact, unit);
   const double orthogonal = orthogonality_error(ours, count, m, n);
   const double bf16_orthogonal = orthogonality_error(in_bf16, count, m, n);
-  // With as many steps as bf16's the polynomials are the same and only the start differs.
-  const double slack = steps <= 4 ? 1 : 1.1;
+  // On Gaussian matrices both end in the ripple of their last step.
+  const double slack = power == 0 || number < 8 ? 1.1 : 1;
   expect(polar <= slack * bf16_polar, join(what, polar, " from the polar factor, bf16 Polar Express ", bf16_polar));
   expect(orthogonal <= slack * bf16_orthogonal,
          join(what, orthogonal, " from orthogonal, bf16 Polar Express ", bf16_orthogonal));
@@ -203,11 +203,11 @@ void check_large() {
   for (const double power : {0.5, 1.0, 2.0}) {
     check_orthogonalizer(2, 768, 768, power, 1);
     check_orthogonalizer(2, 768, 3072, power, 1);
-    check_orthogonalizer(2, 1144, 768, power, 1);  // just in the direct form
+    check_orthogonalizer(2, 1144, 768, power, 1, false, 9);
     check_orthogonalizer(2, 768, 768, power, 1, false, 5);
     check_orthogonalizer(2, 3072, 768, power, 1, false, 5);
   }
-  check_orthogonalizer(2, 768, 1152, 1, 1);  // just in the Gram form
+  check_orthogonalizer(2, 768, 768, 0, 1, false, 9);
   check_orthogonalizer(1, 2048, 2048, 0, 1);
   check_orthogonalizer(1, 1024, 4096, 1, 1);
 }
@@ -225,9 +225,9 @@ void check_together() {
     stacks.push_back(stack_of(count, m, n, input.data(), ElementType::kFloat32, output));
   }
   const auto bits = [&] { return bits_of(outputs[0], outputs[1], outputs[2], outputs[3]); };
-  for (const OrthogonalizeStack& stack : stacks) Call{{stack}, rows_of(4)}.run();
+  for (const OrthogonalizeStack& stack : stacks) Call{{stack}, iteration(8)}.run();
   const Bits alone = bits();
-  const Call together{stacks, rows_of(4)};
+  const Call together{stacks, iteration(8)};
   expect_capturable([&] { poison(outputs[0], outputs[1], outputs[2], outputs[3]); },
                     [&](cudaStream_t stream) { together.run(stream); }, bits, 20);
   expect(alone == bits(), "stacks together, replayed, give the bits of each alone");
@@ -248,7 +248,7 @@ void check_target_case(int count, int m, int n, int first_bad) {
   for (int i = 0; i < count; ++i) addresses.push_back(parameters.data() + i * size);
   const Array<float*> table(addresses);
   const Array<Verdict> verdict(std::vector<Verdict>{{first_bad, 0, 0}});
-  Call call{{stack_of(count, m, n, x.data(), ElementType::kFloat16, output)}, rows_of(4)};
+  Call call{{stack_of(count, m, n, x.data(), ElementType::kFloat16, output)}, iteration(8)};
   call.run();
   const std::vector<__half> directions = output.get();
   const float factor = -1.5f;
@@ -274,10 +274,10 @@ void check_targets() {
 }
 
 void check_zero() {
-  for (const int n : {136, 264}) {  // in the direct and the Gram form
+  for (const int n : {136, 264}) {
     Vector x = gaussian(2 * 136 * n, 1);
     std::fill_n(x.begin(), 136 * n, 0.0);
-    const Vector ours = run_ours(x, 2, 136, n, 4, false);
+    const Vector ours = run_ours(x, 2, 136, n, 8, false);
     bool zero = true, other = false;
     for (int i = 0; i < 136 * n; ++i) zero &= ours[i] == 0, other |= ours[136 * n + i] != 0;
     expect(zero && other, "zero gives zero, its neighbour does not");
@@ -301,7 +301,7 @@ void check_scales() {
   check_orthogonalizer(3, 264, 104, 0, 1e-30);
   check_orthogonalizer(3, 104, 264, 0, 1e30);
   check_orthogonalizer(2, 99, 301, 0, 1e-20);
-  check_orthogonalizer(2, 301, 99, 0, 1e30, false, 6);  // more than five steps take the direct form
+  check_orthogonalizer(2, 301, 99, 0, 1e30, false, 6);
   check_orthogonalizer(2, 64, 216, 0, 1, false, 6);
   check_zero();
 }

@@ -28,21 +28,39 @@ void multiply(int count, int m, int n, int k, double alpha, const bf16* a, bool 
                                      count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-// The quintic iteration as published, X (count, m, n) in place: R = X X^T, Z = b R + c R R, X <- a X + Z X on the
-// smaller side.
-template <typename Real> void iterate(int count, int m, int n, const std::vector<Quintic>& steps, Array<Real>& x) {
+template <typename Real> __global__ void add_to_diagonal(Real* matrices, int side, double value) {
+  const int64_t at = int64_t(blockIdx.x) * side * side + int64_t(threadIdx.x + blockIdx.y * blockDim.x) * (side + 1);
+  if (threadIdx.x + blockIdx.y * blockDim.x < side) matrices[at] = Real(float(matrices[at]) + value);
+}
+
+// The iteration as published for quintics, X (count, m, n) in place: R = X X^T, Z without its multiple a of I, and
+// X <- a X + Z X, on the smaller side.
+template <typename Real> void iterate(int count, int m, int n, const std::vector<PolarStep>& steps, Array<Real>& x) {
   const bool wide = m <= n;
   const int k = wide ? m : n, l = wide ? n : m;
-  Array<Real> r(int64_t(count) * k * k), z(int64_t(count) * k * k), y(x.size());
-  for (const Quintic& step : steps) {
+  Array<Real> r(int64_t(count) * k * k), w(r.size()), z(r.size()), y(x.size());
+  const auto copy = [](const Array<Real>& from, Array<Real>& to) {
+    require(cudaMemcpy(to.data(), from.data(), from.size() * sizeof(Real), cudaMemcpyDeviceToDevice));
+  };
+  for (const PolarStep& step : steps) {
     multiply(count, k, k, l, 1, x.data(), !wide, x.data(), wide, 0, r.data());
-    require(cudaMemcpy(z.data(), r.data(), r.size() * sizeof(Real), cudaMemcpyDeviceToDevice));
-    multiply(count, k, k, k, step.c, r.data(), false, r.data(), false, step.b, z.data());
-    require(cudaMemcpy(y.data(), x.data(), x.size() * sizeof(Real), cudaMemcpyDeviceToDevice));
+    copy(r, z);
+    double constant = 0;
+    for (const ExpandedSquare& square : expand(step)) {
+      copy(z, w);
+      if (constant != 0) {
+        add_to_diagonal<<<dim3(count, (k + 255) / 256), 256>>>(w.data(), k, constant);
+        require(cudaGetLastError());
+      }
+      copy(r, z);
+      multiply(count, k, k, k, square.square, w.data(), false, w.data(), false, square.addend, z.data());
+      constant = square.constant;
+    }
+    copy(x, y);
     if (wide) {
-      multiply(count, m, n, k, 1, z.data(), false, y.data(), false, step.a, x.data());
+      multiply(count, m, n, k, 1, z.data(), false, y.data(), false, constant, x.data());
     } else {
-      multiply(count, m, n, k, 1, y.data(), false, z.data(), false, step.a, x.data());
+      multiply(count, m, n, k, 1, y.data(), false, z.data(), false, constant, x.data());
     }
   }
 }
@@ -108,7 +126,7 @@ Vector scaled_by_frobenius(Vector x, int count, double factor) {
 
 Vector exact_polar(const Vector& x, int count, int m, int n) {
   Array<double> device(scaled_by_frobenius(x, count, 1 / 1.01));
-  iterate(count, m, n, polar_express_coefficients({.steps = 24, .lower = 1e-7}), device);
+  iterate(count, m, n, quintic_steps(polar_express_coefficients({.steps = 24, .lower = 1e-7})), device);
   return device.get();
 }
 
@@ -116,11 +134,11 @@ Vector bf16_polar_express(const Vector& x, int count, int m, int n) {
   std::vector<bf16> start;
   for (const double value : scaled_by_frobenius(x, count, 1 / 1.01)) start.push_back(rounded<bf16>(value));
   Array<bf16> device(start);
-  iterate(count, m, n, polar_express_coefficients({.steps = 5}), device);
+  iterate(count, m, n, quintic_steps(polar_express_coefficients({.steps = 5})), device);
   return doubles(device.get());
 }
 
-Vector same_polynomials(const Vector& x, int count, int m, int n, const std::vector<Quintic>& steps) {
+Vector same_polynomials(const Vector& x, int count, int m, int n, const std::vector<PolarStep>& steps) {
   Vector scaled = scaled_by_frobenius(x, count, 1);
   const Vector gram = gram_of(scaled, count, m, n);
   const int64_t size = int64_t(m) * n, square = int64_t(gram.size()) / count;

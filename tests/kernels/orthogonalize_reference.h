@@ -42,6 +42,6 @@ Vector exact_polar(const Vector& x, int count, int m, int n);
 Vector bf16_polar_express(const Vector& x, int count, int m, int n);
 
 /// The orthogonalizer's polynomials and start bound in float64.
-Vector same_polynomials(const Vector& x, int count, int m, int n, const std::vector<Quintic>& steps);
+Vector same_polynomials(const Vector& x, int count, int m, int n, const std::vector<PolarStep>& steps);
 
 }  // namespace gluon::kernel_check

@@ -68,7 +68,7 @@ TEST(Norm, FormsDescribeTheLmo) {
   const LmoForm polar = make_norm("scaled(2,scaled(0.25,spectral(polar_express:5)))")->lmo_form();
   EXPECT_EQ(polar.kind, Kind::kPolar);
   EXPECT_EQ(polar.factor, 2);
-  EXPECT_EQ(polar.coefficients.size(), 5);
+  EXPECT_EQ(polar.steps.size(), 5);
   EXPECT_GT(polar.safety, 1);
   for (const char* name :
        {"rows", "columns", "euclidean", "spectral(svd)", "spectral(newton_schulz)", "spectral(float32:polar_express)",

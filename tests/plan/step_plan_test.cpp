@@ -90,10 +90,10 @@ TEST(StepPlan, ALongMatrixCostsLessThanItsSquares) {
   };
   EXPECT_EQ(cost(64, 256), cost(256, 64));
   EXPECT_GT(cost(64, 256), cost(64, 64));
-  EXPECT_LT(cost(64, 256), 2 * cost(64, 64));
-  EXPECT_EQ(cost(4, 4), 5 * (3 * 64 + 64));
-  EXPECT_EQ(cost(4, 5), 5 * (3 * 16 * 5 + 64));
-  EXPECT_EQ(cost(4, 6), 3 * 16 * 6 + 17 * 64);
+  EXPECT_LT(cost(64, 256), 4 * cost(64, 64));
+  EXPECT_EQ(cost(4, 4), 9 * 64 + 9 * 64);
+  EXPECT_EQ(cost(4, 5), 9 * 16 * 5 + 9 * 64);
+  EXPECT_EQ(cost(4, 6), 6 * 16 * 6 + 12 * 64);
   EXPECT_EQ(step_cost(split_blocks({"h", at::zeros({64, 256})}, ""), {.norm = "rows"}), 64 * 256);
 }
 

@@ -69,8 +69,8 @@ class Fused : public ::testing::Test {
  protected:
   void SetUp() override {
     if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-    const std::string why = kernels::why_unavailable(at::Device("cuda:0"));
-    if (!why.empty()) GTEST_SKIP() << why;
+    const at::Device device("cuda:0");
+    if (kernels::step_path(device) == kernels::StepPath::kPlain) GTEST_SKIP() << kernels::why_not_hopper(device);
   }
 };
 

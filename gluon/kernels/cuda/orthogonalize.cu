@@ -1,16 +1,15 @@
 #include "gluon/kernels/cuda/orthogonalize.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 #include "gluon/kernels/cuda/orthogonalize_input.cuh"
-#include "gluon/kernels/half_plan.h"
+#include "gluon/kernels/stored_shift.h"
 
 namespace gluon::cuda {
 namespace {
-
-using kernels::HalfStep;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -43,33 +42,23 @@ struct StackPlan {
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
-      : stack_(stack),
-        options_(options),
-        steps_(kernels::half_plan(options.coefficients, stack.rows, stack.columns)),
-        arena_(arena),
-        plan_(plan),
-        side_(std::min(stack.rows, stack.columns)) {}
+      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
 
   void run() {
-    const auto restarts = [](const HalfStep& step) { return step.restart; };
-    auto multiplications = static_cast<int>(std::count_if(steps_.begin(), steps_.end(), restarts));
-    place_input(multiplications);
+    place_input();
     squares_ = arena_.take<float>(static_cast<int64_t>(stack_.count) * product_partials(side_));
-
-    for (auto begin = steps_.begin(); begin != steps_.end(); --multiplications) {
-      const auto end = std::find_if(begin, steps_.end(), restarts) + 1;
-      run_segment({begin, end}, multiplications % 2 == 1 ? stack_.output : scratch_);
-      begin = end;
+    const int64_t row_stride = round_up(side_, 8), matrix_stride = row_stride * side_;
+    for (HalfStack& buffer : buffers_) {
+      buffer = {arena_.take<__half>(matrix_stride * stack_.count), row_stride, matrix_stride};
     }
+    for (size_t i = 0; i < options_.steps.size(); ++i) run_step(i);
   }
 
  private:
-  static constexpr int kNone = -1;
-
   // X alternates between scratch and output and ends in the output; converted input starts where that works out.
-  void place_input(int multiplications) {
+  void place_input() {
     const bool half_input = stack_.input_type == ElementType::kFloat16;
-    if (!half_input || multiplications > 1) {
+    if (!half_input || options_.steps.size() > 1) {
       const int64_t row_stride = round_up(stack_.columns, 8);
       scratch_ = {nullptr, row_stride, row_stride * stack_.rows};
       scratch_.data = arena_.take<__half>(scratch_.matrix_stride * stack_.count);
@@ -79,48 +68,30 @@ class Planner {
       x_ = {static_cast<__half*>(const_cast<void*>(stack_.input)), stack_.row_stride, stack_.matrix_stride};
       return;
     }
-    x_ = multiplications % 2 == 1 ? scratch_ : stack_.output;
+    x_ = options_.steps.size() % 2 == 1 ? scratch_ : stack_.output;
     InputConversion& conversion = plan_.conversion;
     conversion = {stack_, x_, orthogonalize_input_length(stack_.rows, stack_.columns)};
     conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
     plan_.convert = true;
   }
 
-  // Runs the steps up to a restart on Gram matrices alone, then X <- Q X.
-  void run_segment(std::span<const HalfStep> segment, const HalfStack& target) {
-    const bool first = segment.data() == steps_.data();
-    int r = take(), q = kNone;
-    append_gram(r, first ? squares_ : nullptr, segment.front().shift);
-    for (size_t step = 0; step < segment.size(); ++step) {
-      const bool scale = first && step == 0, last = step + 1 == segment.size();
-      const int z = take();
-      append_polynomial(segment[step], r, z);
-      if (scale) use_bound(plan_.products.back(), 4, 2);
-      if (last) release(r);
-      const int old_q = q;
-      if (old_q == kNone) {
-        q = z;
-      } else {
-        q = take();
-        append_symmetric(old_q, z, q);
-        release(old_q);
-      }
-      if (last) {
-        if (z != q) release(z);
-        break;
-      }
-      const int half_way = take();
-      Product& once = append_symmetric(z, r, half_way);
-      if (scale) use_bound(once, 2, 0);
-      release(r);
-      r = take();
-      append_symmetric(z, half_way, r).identity = static_cast<float>(segment[step + 1].shift);
-      release(half_way);
-      if (z != q) release(z);
+  // R, its squares, X <- Z X.
+  void run_step(size_t index) {
+    const PolarStep& step = options_.steps[index];
+    const bool first = index == 0, last = index + 1 == options_.steps.size();
+    const double shift = kernels::stored_shift(step, first);
+    append_gram(buffers_[0], first ? squares_ : nullptr, shift);
+    int w = 0;  // R; it stays for the addend of the last square, the other two buffers take turns
+    for (const ExpandedSquare& square : expand(step, shift)) {
+      const int result = w == 1 ? 2 : 1;
+      append_square(square, buffers_[w], buffers_[result]);
+      if (first && (w == 0 || square.addend != 0)) use_bound(plan_.products.back(), w == 0 ? 4 : 0, 2);
+      w = result;
     }
-    append_multiplication(q, target, first);
-    if (&segment.back() == &steps_.back()) plan_.products.back().target = stack_.target;
-    release(q);
+    const HalfStack& target = (options_.steps.size() - index) % 2 == 1 ? stack_.output : scratch_;
+    append_multiplication(buffers_[w], target);
+    if (first) use_bound(plan_.products.back(), 1, 0);
+    if (last) plan_.products.back().target = stack_.target;
     x_ = target;
   }
 
@@ -134,39 +105,30 @@ class Planner {
     return plan_.products.back();
   }
 
-  void append_gram(int r, float* squares, double shift) {
+  void append_gram(const HalfStack& r, float* squares, double shift) {
     Product& product = append(wide() ? ProductKind::kRowGram : ProductKind::kColumnGram);
     product.a = x_;
-    product.c = buffers_[r];
+    product.c = r;
     product.squares = squares;
     product.identity = static_cast<float>(shift);
   }
 
-  Product& append_symmetric(int a, int b, int c) {
+  void append_square(const ExpandedSquare& square, const HalfStack& w, const HalfStack& result) {
     Product& product = append(ProductKind::kSymmetric);
-    product.a = buffers_[a];
-    product.b = buffers_[b];
-    product.c = buffers_[c];
-    return product;
+    product.a = product.b = w;
+    product.c = result;
+    product.alpha = static_cast<float>(square.square);
+    product.identity = static_cast<float>(square.constant);
+    if (square.addend == 0) return;
+    product.d = buffers_[0];
+    product.beta = static_cast<float>(square.addend);
   }
 
-  // z = a I + b R + c R^2, where r holds R + shift I.
-  void append_polynomial(const HalfStep& step, int r, int z) {
-    const auto& [row, shift, restart] = step;
-    Product& product = append_symmetric(r, r, z);
-    product.alpha = static_cast<float>(row.c);
-    product.identity = static_cast<float>(row.a - row.c * shift * shift);
-    if (shift != 0) return;
-    product.d = buffers_[r];
-    product.beta = static_cast<float>(row.b);
-  }
-
-  void append_multiplication(int q, const HalfStack& target, bool scale) {
+  void append_multiplication(const HalfStack& z, const HalfStack& target) {
     Product& product = append(wide() ? ProductKind::kLeft : ProductKind::kRight);
-    product.a = wide() ? buffers_[q] : x_;
-    product.b = wide() ? x_ : buffers_[q];
+    product.a = wide() ? z : x_;
+    product.b = wide() ? x_ : z;
     product.c = target;
-    if (scale) use_bound(product, 1, 0);
   }
 
   void use_bound(Product& product, int alpha_power, int addend_power) const {
@@ -179,35 +141,21 @@ class Planner {
 
   bool wide() const { return stack_.rows <= stack_.columns; }
 
-  // The index of a free (count, side, side) buffer.
-  int take() {
-    for (size_t i = 0; i < buffers_.size(); ++i) {
-      if (used_[i]) continue;
-      used_[i] = true;
-      return static_cast<int>(i);
-    }
-    const int64_t row_stride = round_up(side_, 8), matrix_stride = row_stride * side_;
-    buffers_.push_back({arena_.take<__half>(matrix_stride * stack_.count), row_stride, matrix_stride});
-    used_.push_back(true);
-    return static_cast<int>(buffers_.size()) - 1;
-  }
-
-  void release(int buffer) { used_[buffer] = false; }
-
   const OrthogonalizeStack& stack_;
   const OrthogonalizeOptions& options_;
-  const std::vector<HalfStep> steps_;
   Arena& arena_;
   StackPlan& plan_;
   const int side_;
   HalfStack x_, scratch_;
   float* squares_ = nullptr;
-  std::vector<HalfStack> buffers_;
-  std::vector<bool> used_;
+  std::array<HalfStack, 3> buffers_;  // (count, side, side): R, and two for its squares
 };
 
 bool valid(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options) {
-  if (stacks.empty() || options.coefficients.empty() || !(options.safety >= 1)) return false;
+  if (stacks.empty() || options.steps.empty() || !(options.safety >= 1)) return false;
+  for (const PolarStep& step : options.steps) {
+    if (step.squares.empty()) return false;
+  }
   return std::all_of(stacks.begin(), stacks.end(), [](const OrthogonalizeStack& stack) {
     return stack.count > 0 && stack.rows > 0 && stack.columns > 0;
   });

@@ -1,9 +1,9 @@
-// The polar factor of stacks of matrices in half precision on Hopper: the steps of kernels/half_plan.h as one launch of
-// symmetric_product.h.
+// The polar factor of stacks of matrices in half precision on Hopper: the steps of core/lmo_form.h, in the direct form
+// (kernels/stored_shift.h), as one launch of symmetric_product.h.
 //
 // On the smaller side: R = X^T X and X <- X Z for tall matrices. Multiples of the identity are added in a product's
 // fp32 epilogue. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its largest singular
-// value; the factor goes into the first step's coefficients, on the device. Zero gives zero. float32
+// value; the factor goes into the first step's products, on the device. Zero gives zero. float32
 // input of any scale is first scaled to a Frobenius norm that suits half precision, by a sum of squares in float64.
 //
 // One launch runs up to eight stacks (96 products). Nothing waits for the host, nothing is allocated, results do not
@@ -35,8 +35,8 @@ struct OrthogonalizeStack {
 };
 
 struct OrthogonalizeOptions {
-  std::span<const Quintic> coefficients;  // one for each step, host memory, read during the call
-  double safety = 1.01;                   // the coefficients expect singular values in [0, 1 / safety]
+  std::span<const PolarStep> steps;  // host memory, read during the call
+  double safety = 1.01;              // the first step expects singular values in [0, 1 / safety]
 };
 
 /// The Frobenius norm that half precision input should have, within a factor of 10: sqrt(min(m, n)), at most 181, so
@@ -47,7 +47,7 @@ float orthogonalize_input_length(int rows, int columns);
 size_t orthogonalize_workspace(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options);
 
 /// Writes the polar factors, or adds them to the targets. `workspace`: device memory, address divisible by 256.
-/// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no coefficients and a workspace that
+/// cudaErrorInvalidValue for missing pointers, misaligned strides, empty shapes, no steps and a workspace that
 /// is too small; cudaErrorNotSupported before compute capability 9.0.
 cudaError_t orthogonalize(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options,
                           void* workspace, size_t workspace_bytes, cudaStream_t stream);

@@ -68,7 +68,53 @@ void check_steps(const char* origin, int steps) {
   GLUON_CHECK(steps >= 1 && steps <= kMaxSteps, origin, ": steps must be in 1..", kMaxSteps, ", got ", steps);
 }
 
+// scripts/polar_squares.py --squares 3,3,2 --lower 1e-3
+std::vector<PolarStep> eight_squares() {
+  return {{-0.54089739220433752,
+           {{5.7098119790948623, -0.67051962730748826},
+            {1.2649825756625501, -0.26498257566255012},
+            {26.076057239006499, 0.26522725273408398}}},
+          {-2.1340798516614776,
+           {{0.35679249199154423, -0.62493890927485074},
+            {1.2117360377685584, -0.21173603776855837},
+            {10.401177439871411, 0.45127931689018602}}},
+          {-1.797706675506165,
+           {{0.37462523810945469, -0.21069484771066233}, {2.484951699742648, 1.1073005840634662}},
+           -0.21532044099123762}};
+}
+
+// scripts/polar_squares.py --squares 3,3,3 --lower 8e-4
+std::vector<PolarStep> nine_squares() {
+  return {{-0.54089739220433752,
+           {{5.7098119790948623, -0.67051962730748826},
+            {1.2649825756625501, -0.26498257566255012},
+            {26.145611490327937, 0.26593470949508408}}},
+          {-2.1372186214415478,
+           {{0.3585150380472617, -0.63759037108753425},
+            {1.2259876292092091, -0.22598762920920951},
+            {10.928909540006602, 0.38314140791378587}}},
+          {-2.9576432416696807,
+           {{0.1888475437739304, -0.65197288575749557},
+            {1.1258607734864385, -0.12586077348643848},
+            {3.2070072814637345, 1.4469619453465592}},
+           -0.42514588235328454}};
+}
+
 }  // namespace
+
+std::vector<PolarStep> quintic_steps(std::span<const Quintic> rows) {
+  std::vector<PolarStep> steps;
+  for (const auto& [a, b, c] : rows) {
+    GLUON_CHECK(c != 0, "quintic_steps: expected c != 0, got a = ", a, ", b = ", b, ", c = 0");
+    steps.push_back({b / (2 * c), {{c, a - b * b / (4 * c)}}});
+  }
+  return steps;
+}
+
+std::vector<PolarStep> polar_squares_steps(int squares) {
+  GLUON_CHECK(squares == 8 || squares == 9, "polar_squares: squares must be 8 or 9, got ", squares);
+  return squares == 8 ? eight_squares() : nine_squares();
+}
 
 std::vector<Quintic> jordan_coefficients(int steps) {
   check_steps("newton_schulz", steps);

@@ -11,14 +11,14 @@
 #include "gluon/core/precision.h"
 #include "gluon/core/spec.h"
 #include "gluon/lmo/orthogonalize/coefficients.h"
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 #include "gluon/lmo/safe_norm.h"
 
 namespace gluon {
 namespace {
 
-using Form = QuinticOptions::Form;
-using Precision = QuinticOptions::Precision;
+using Form = PolarOptions::Form;
+using Precision = PolarOptions::Precision;
 
 // The exact polar factor, slow (tens of times the iterations) and the measure of all of them. Singular values below
 // max(m, n) eps sigma_max are rounding of zero and their vectors are arbitrary, so they are left out.
@@ -62,13 +62,21 @@ int parse_steps(std::string_view text, std::string_view what) {
   return static_cast<int>(steps);
 }
 
-// Reads NAME[:STEPS[:LOWER]]; false when it is no iteration.
-bool read_iteration(const std::vector<std::string_view>& parts, std::string_view what, QuinticOptions& options) {
+// Reads NAME and what follows it; false when it is no iteration.
+bool read_iteration(const std::vector<std::string_view>& parts, std::string_view what, PolarOptions& options) {
   const std::string_view kind = parts.empty() ? std::string_view() : parts[0];
   if (kind == "newton_schulz" && parts.size() <= 2) {
     const int steps = parts.size() > 1 ? parse_steps(parts[1], what) : 5;
     options.name = join(kind, ":", steps);
-    options.coefficients = jordan_coefficients(steps);
+    options.steps = quintic_steps(jordan_coefficients(steps));
+    return true;
+  }
+  options.bound = SingularBound::kSchatten4;
+  if (kind == "polar_squares" && parts.size() <= 2) {
+    const auto squares = static_cast<int>(parts.size() > 1 ? parse_integer(parts[1], join(what, ": SQUARES")) : 9);
+    options.steps = polar_squares_steps(squares);
+    options.name = join(kind, ":", squares);
+    options.safety = kSquaresSafety;
     return true;
   }
   if (kind != "polar_express" || parts.size() > 3) return false;
@@ -76,8 +84,7 @@ bool read_iteration(const std::vector<std::string_view>& parts, std::string_view
   polar.lower = parts.size() > 2 ? parse_number(parts[2], join(what, ": LOWER")) : default_lower(polar.steps);
   options.name = join(kind, ":", polar.steps);
   if (polar.lower != default_lower(polar.steps)) options.name += join(":", number_text(polar.lower));
-  options.coefficients = polar_express_coefficients(polar);
-  options.bound = SingularBound::kSchatten4;
+  options.steps = quintic_steps(polar_express_coefficients(polar));
   options.safety = polar.safety;
   return true;
 }
@@ -102,7 +109,7 @@ OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
     if (found) parts.erase(parts.begin());
     return found;
   };
-  QuinticOptions options;
+  PolarOptions options;
   if (take("float32")) {
     options.precision = Precision::kFloat32;
   } else if (take("bfloat16")) {
@@ -113,10 +120,11 @@ OrthogonalizerPtr make_orthogonalizer(std::string_view name) {
   } else if (take("direct")) {
     options.form = Form::kDirect;
   }
-  GLUON_CHECK(read_iteration(parts, join("orthogonalizer '", name, "'"), options), "unknown orthogonalizer '", name,
-              "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two after gram:, "
-              "direct:, float32: or bfloat16:");
-  return std::make_shared<QuinticIteration>(std::move(options));
+  GLUON_CHECK(
+      read_iteration(parts, join("orthogonalizer '", name, "'"), options), "unknown orthogonalizer '", name,
+      "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], polar_squares[:8|:9], and the last "
+      "three after gram:, direct:, float32: or bfloat16:");
+  return std::make_shared<PolarIteration>(std::move(options));
 }
 
 }  // namespace gluon

@@ -63,6 +63,52 @@ TEST(Coefficients, EndInTheDocumentedIntervals) {
   }
 }
 
+TEST(Coefficients, QuinticsAreStepsWithOneSquare) {
+  for (const Quintic& row : {kPublished[0], kPublished[7], jordan_coefficients(1)[0]}) {
+    const PolarStep step = quintic_steps({&row, 1}).at(0);
+    for (const double s : {0.0, 1e-3, 0.3, 1.0, 1.9}) {
+      EXPECT_NEAR(s * step.multiplier(s * s), composed({row}, s), 1e-13 * (1 + std::abs(composed({row}, s))));
+    }
+  }
+  const Quintic cubic{1.5, -0.5, 0};
+  EXPECT_INPUT_ERROR(quintic_steps({&cubic, 1}), "quintic_steps: expected c != 0, got a = 1.5, b = -0.5, c = 0");
+}
+
+TEST(Coefficients, ExpandedSquaresAreTheStep) {
+  for (const PolarStep& step : polar_squares_steps(9)) {
+    for (const double stored : {0.0, step.shift, -0.7}) {
+      for (const double x : {0.0, 0.1, 1.0, 3.5}) {
+        double w = x + stored;
+        for (const auto& [square, addend, constant] : expand(step, stored)) {
+          w = square * w * w + addend * (x + stored) + constant;
+        }
+        EXPECT_NEAR(w, step.multiplier(x), 1e-12 * (1 + std::abs(w)));
+      }
+    }
+  }
+}
+
+TEST(Coefficients, SquaresEndInTheDocumentedIntervals) {
+  struct Case {
+    int squares;
+    double lower, smallest, largest;
+  };
+  for (const auto& [squares, lower, expected_smallest, expected_largest] :
+       {Case{8, 1e-3, 0.868, 1.114}, {9, 8e-4, 0.902, 1.081}}) {
+    constexpr int kPoints = 200000;
+    double smallest = 2, largest = 0;
+    for (int i = 0; i <= kPoints; ++i) {
+      double s = std::pow(lower, 1 - static_cast<double>(i) / kPoints) / kSquaresSafety;
+      for (const PolarStep& step : polar_squares_steps(squares)) s *= step.multiplier(s * s);
+      smallest = std::min(smallest, s);
+      largest = std::max(largest, s);
+    }
+    EXPECT_NEAR(smallest, expected_smallest, 2e-3) << squares;
+    EXPECT_NEAR(largest, expected_largest, 2e-3) << squares;
+  }
+  EXPECT_INPUT_ERROR(polar_squares_steps(7), "polar_squares: squares must be 8 or 9, got 7");
+}
+
 TEST(Coefficients, PolarExpressReproducesThePublishedTable) {
   const auto rows = polar_express_coefficients({.steps = 8, .lower = 1e-3, .safety = 1});
   ASSERT_EQ(rows.size(), kPublished.size());

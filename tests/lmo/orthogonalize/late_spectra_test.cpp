@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "gluon/checkpoint/safetensors.h"
-#include "gluon/kernels/half_plan.h"
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/kernels/stored_shift.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -42,23 +42,19 @@ at::Tensor stored(const at::Tensor& x) { return x.to(at::kHalf).to(at::kFloat); 
 // Frobenius norm of the input, which may differ from the intended one by a factor of 10.
 at::Tensor in_float16(const at::Tensor& g, const LmoForm& form, double length) {
   const at::Tensor identity = at::eye(g.size(1));
-  at::Tensor x = stored(g * (length / g.to(at::kDouble).norm(2, {1, 2}, true)).to(at::kFloat));
-  at::Tensor r = at::matmul(x, x.transpose(1, 2)), q;
-  at::Tensor bound = form.safety * r.norm(2, {1, 2}, true).sqrt();  // of the first step, which ends with a restart
-  for (const auto& [row, shift, restart] : kernels::half_plan(form.coefficients, g.size(1), g.size(2))) {
-    const auto& [a, b, c] = row;
-    r = stored(r + shift * identity);
-    const at::Tensor square = c * at::matmul(r, r) / bound.pow(4) + (a - c * shift * shift) * identity;
-    const at::Tensor z = stored(shift == 0 ? square + b * r / bound.pow(2) : square);
-    q = q.defined() ? stored(at::matmul(q, z)) : z;
-    if (restart) {
-      x = stored(at::matmul(q, x) / bound);
-      r = at::matmul(x, x.transpose(1, 2));
-      q = at::Tensor();
-      bound = at::ones({});
-    } else {
-      r = at::matmul(z, stored(at::matmul(z, r)));
+  at::Tensor x = stored(g * (length / g.to(at::kDouble).norm(2, {1, 2}, true)).to(at::kFloat)), bound;
+  for (const PolarStep& step : form.steps) {
+    const bool first = !bound.defined();
+    const double shift = kernels::stored_shift(step, first);
+    const at::Tensor r = at::matmul(x, x.transpose(1, 2)), kept = stored(r + shift * identity);
+    bound = first ? form.safety * r.norm(2, {1, 2}, true).sqrt() : at::ones({});
+    at::Tensor w = kept, scale = bound.pow(4);
+    for (const auto& [square, addend, constant] : expand(step, shift)) {
+      const at::Tensor product = square * at::matmul(w, w) / scale + constant * identity;
+      w = stored(addend == 0 ? product : product + addend * kept / bound.pow(2));
+      scale = at::ones({});
     }
+    x = stored(at::matmul(w, x) / bound);
   }
   return x;
 }
@@ -80,7 +76,8 @@ void expect_in_the_ball_and_downhill(const at::Tensor& x, const at::Tensor& g) {
 TEST(LateSpectra, EveryOrthogonalizerStaysInTheBallAndDownhill) {
   const at::Tensor g = momenta(96);
   for (const char* name : {"svd", "newton_schulz:5", "polar_express:4", "polar_express:5", "polar_express:8",
-                           "gram:polar_express:5", "bfloat16:newton_schulz:5", "bfloat16:polar_express:5"}) {
+                           "gram:polar_express:5", "polar_squares:8", "polar_squares:9", "gram:polar_squares:9",
+                           "bfloat16:newton_schulz:5", "bfloat16:polar_express:5"}) {
     for (const auto dtype : {at::kFloat, at::kHalf, at::kBFloat16}) {
       SCOPED_TRACE(join(name, " in ", dtype));
       expect_in_the_ball_and_downhill(make_orthogonalizer(name)->polar(g.to(dtype)), g);
@@ -93,10 +90,12 @@ TEST(LateSpectra, KernelsInFloat16StayInTheBallAndDownhill) {
     const char* name;
     double factor;  // of the intended Frobenius norm
   };
-  for (const int64_t n : {64, 96}) {  // direct and Gram form
+  for (const int64_t n : {64, 96}) {
     const at::Tensor g = momenta(n);
-    for (const auto& [name, factor] : {Case{"polar_express:4", 1}, Case{"polar_express:5", 0.1},
-                                       Case{"polar_express:5", 10}, Case{"polar_express:8", 1}}) {
+    for (const auto& [name, factor] :
+         {Case{"polar_express:4", 1}, Case{"polar_express:5", 0.1}, Case{"polar_express:5", 10},
+          Case{"polar_express:8", 1}, Case{"polar_squares:8", 0.1}, Case{"polar_squares:8", 10},
+          Case{"polar_squares:9", 1}}) {
       SCOPED_TRACE(join(name, ", 64 x ", n, ", Frobenius norm ", factor, " of the intended one"));
       const LmoForm form = make_orthogonalizer(name)->polar_form();
       expect_in_the_ball_and_downhill(in_float16(g, form, factor * std::sqrt(64)), g);
@@ -104,17 +103,15 @@ TEST(LateSpectra, KernelsInFloat16StayInTheBallAndDownhill) {
   }
 }
 
-// The same polynomials in float64, apart from rounding: the emulation does what it says.
+// The same polynomials in float64, apart from rounding.
 TEST(LateSpectra, Float16FollowsItsPolynomials) {
   const at::Tensor g = momenta(96).slice(0, 0, 100);
-  const LmoForm form = make_orthogonalizer("polar_express:5")->polar_form();
-  QuinticOptions same{.name = "softened", .bound = SingularBound::kSchatten4, .safety = form.safety};
-  for (const kernels::HalfStep& step : kernels::half_plan(form.coefficients, 64, 96)) {
-    same.coefficients.push_back(step.row);
+  for (const char* name : {"polar_express:5", "polar_squares:8", "polar_squares:9"}) {
+    const OrthogonalizerPtr iteration = make_orthogonalizer(name);
+    const at::Tensor expected = iteration->polar(g.to(at::kDouble));
+    const at::Tensor error = in_float16(g, iteration->polar_form(), 8).to(at::kDouble) - expected;
+    EXPECT_LT(error.norm(2, {1, 2}).max().item<double>() / 8, 0.03) << name;
   }
-  const at::Tensor expected = QuinticIteration(same).polar(g.to(at::kDouble));
-  const at::Tensor error = in_float16(g, form, 8).to(at::kDouble) - expected;
-  EXPECT_LT(error.norm(2, {1, 2}).max().item<double>() / 8, 0.05);
 }
 
 }  // namespace

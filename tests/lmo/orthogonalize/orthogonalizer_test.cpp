@@ -145,7 +145,9 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
                                            "polar_express:5", "polar_express:4", "polar_express:4:0.01",
                                            "gram:polar_express:8", "direct:polar_express:8", "float32:polar_express:4",
                                            "float32:gram:newton_schulz:5", "bfloat16:newton_schulz:5",
-                                           "bfloat16:polar_express:5", "bfloat16:direct:polar_express:4:0.01"),
+                                           "bfloat16:polar_express:5", "bfloat16:direct:polar_express:4:0.01",
+                                           "polar_squares:8", "polar_squares:9", "gram:polar_squares:8",
+                                           "float32:polar_squares:9", "bfloat16:polar_squares:8"),
                          [](const auto& test) {
                            std::string name = test.param;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -155,6 +157,7 @@ INSTANTIATE_TEST_SUITE_P(, EveryOrthogonalizer,
 TEST(Orthogonalizer, ShortNamesTakeTheDefaults) {
   for (const auto& [given, name] : {std::pair{"newton_schulz", "newton_schulz:5"},
                                     {"polar_express", "polar_express:5"},
+                                    {"polar_squares", "polar_squares:9"},
                                     {"polar_express:7", "polar_express:7"},
                                     {"polar_express:4:0.005", "polar_express:4"},
                                     {"polar_express:5:0.001", "polar_express:5"},
@@ -174,8 +177,8 @@ TEST(Orthogonalizer, UnknownNamesListWhatIsAllowed) {
         "bfloat16:float32:newton_schulz", "gram:bfloat16:newton_schulz"}) {
     EXPECT_INPUT_ERROR(make_orthogonalizer(name),
                        "unknown orthogonalizer '" + name +
-                           "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], and the last two "
-                           "after gram:, direct:, float32: or bfloat16:");
+                           "'; allowed: svd, newton_schulz[:STEPS], polar_express[:STEPS[:LOWER]], "
+                           "polar_squares[:8|:9], and the last three after gram:, direct:, float32: or bfloat16:");
   }
 }
 
@@ -184,6 +187,7 @@ TEST(Orthogonalizer, BadNumbersAreRejected) {
        {std::pair<std::string, std::string>{"newton_schulz:five", "STEPS: expected a whole number, got 'five'"},
         {"newton_schulz:", "STEPS: expected a whole number, got ''"},
         {"polar_express:5.5", "STEPS: expected a whole number, got '5.5'"},
+        {"polar_squares:8.5", "SQUARES: expected a whole number, got '8.5'"},
         {"gram:polar_express:5:x", "LOWER: expected a number, got 'x'"},
         {"newton_schulz:0", "STEPS must be in 1..100, got 0"},
         {"newton_schulz:101", "STEPS must be in 1..100, got 101"}}) {
@@ -191,6 +195,7 @@ TEST(Orthogonalizer, BadNumbersAreRejected) {
   }
   EXPECT_NO_THROW(make_orthogonalizer("newton_schulz:100"));
   EXPECT_INPUT_ERROR(make_orthogonalizer("polar_express:5:2"), "polar_express: lower must be in (0, 1), got 2");
+  EXPECT_INPUT_ERROR(make_orthogonalizer("polar_squares:10"), "polar_squares: squares must be 8 or 9, got 10");
   EXPECT_INPUT_ERROR(make_orthogonalizer("bfloat16:gram:polar_express"),
                      "orthogonalizer 'bfloat16:gram:polar_express:5': bfloat16 has the direct form only");
 }

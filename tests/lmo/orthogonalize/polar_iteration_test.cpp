@@ -1,4 +1,4 @@
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,8 +14,8 @@
 namespace gluon {
 namespace {
 
-using Form = QuinticOptions::Form;
-using Precision = QuinticOptions::Precision;
+using Form = PolarOptions::Form;
+using Precision = PolarOptions::Precision;
 
 constexpr double kSafety = 1.01;
 constexpr int64_t kShapes[][2] = {{100, 100}, {60, 200}, {200, 60}};
@@ -32,16 +32,24 @@ at::Tensor with_condition(int64_t m, int64_t n, double condition) {
   return with_singular_values(m, n, at::logspace(0, -std::log10(condition), std::min(m, n), 10.0, at::kDouble));
 }
 
-QuinticIteration polar_express(int steps, Form form, double lower = 1e-3) {
-  return QuinticIteration({.name = "polar_express",
-                           .coefficients = polar_express_coefficients({.steps = steps, .lower = lower}),
-                           .bound = SingularBound::kSchatten4,
-                           .safety = kSafety,
-                           .form = form});
+PolarIteration polar_express(int steps, Form form, double lower = 1e-3) {
+  return PolarIteration({.name = "polar_express",
+                         .steps = quintic_steps(polar_express_coefficients({.steps = steps, .lower = lower})),
+                         .bound = SingularBound::kSchatten4,
+                         .safety = kSafety,
+                         .form = form});
 }
 
-QuinticIteration jordan(int steps, Form form) {
-  return QuinticIteration({.name = "newton_schulz", .coefficients = jordan_coefficients(steps), .form = form});
+PolarIteration polar_squares(int squares, Form form) {
+  return PolarIteration({.name = join("polar_squares:", squares),
+                         .steps = polar_squares_steps(squares),
+                         .bound = SingularBound::kSchatten4,
+                         .safety = kSquaresSafety,
+                         .form = form});
+}
+
+PolarIteration jordan(int steps, Form form) {
+  return PolarIteration({.name = "newton_schulz", .steps = quintic_steps(jordan_coefficients(steps)), .form = form});
 }
 
 // Root mean square of the error per singular direction.
@@ -50,12 +58,12 @@ double error(const at::Tensor& x, const at::Tensor& exact) {
   return (x.to(at::kDouble) - exact).norm().item<double>() / std::sqrt(directions);
 }
 
-class QuinticIterationTest : public ::testing::Test {
+class PolarIterationTest : public ::testing::Test {
  protected:
   void SetUp() override { at::manual_seed(5); }
 };
 
-TEST_F(QuinticIterationTest, EightStepsOrthogonalizeAtConditionThousand) {
+TEST_F(PolarIterationTest, EightStepsOrthogonalizeAtConditionThousand) {
   for (const auto& [m, n] : kShapes) {
     const at::Tensor g = with_condition(m, n, 1e3).to(at::kFloat);
     // The hardest spectrum for this condition number: all values large but one.
@@ -71,25 +79,43 @@ TEST_F(QuinticIterationTest, EightStepsOrthogonalizeAtConditionThousand) {
   }
 }
 
-TEST_F(QuinticIterationTest, SingularValuesFollowTheScalarPolynomial) {
+TEST_F(PolarIterationTest, SingularValuesFollowTheScalarPolynomial) {
   // The whole iteration against its definition on the singular values, with the singular vectors kept.
   for (const auto& [m, n] : kShapes) {
     const at::Tensor g = with_condition(m, n, 100);
     const auto [u, sigma, vh] = at::linalg_svd(g, false);
-    for (const int steps : {1, 2, 5, 6, 9}) {
-      at::Tensor s = sigma / (kSafety * sigma.norm(4));
-      const auto rows = polar_express_coefficients({.steps = steps, .safety = kSafety});
-      for (const auto& [a, b, c] : rows) s = a * s + b * s.pow(3) + c * s.pow(5);
-      const at::Tensor expected = at::bmm(u * s.unsqueeze(1), vh);
-      for (const Form form : {Form::kDirect, Form::kGram}) {
-        EXPECT_LT(error(polar_express(steps, form).polar(g), expected), 1e-12) << steps << " steps";
-        EXPECT_LT(error(polar_express(steps, form).polar(g.to(at::kFloat)), expected), 3e-4) << steps << " steps";
+    const auto expect_agreement = [&, u = u, sigma = sigma, vh = vh](const PolarIteration& iteration,
+                                                                     auto polynomials) {
+      const at::Tensor expected = at::bmm(u * polynomials(sigma / (kSafety * sigma.norm(4))).unsqueeze(1), vh);
+      EXPECT_LT(error(iteration.polar(g), expected), 3e-12) << iteration.name();
+      EXPECT_LT(error(iteration.polar(g.to(at::kFloat)), expected), 1e-3) << iteration.name();
+      const PolarPlan plan = iteration.plan(m, n);
+      EXPECT_LT(error(run_with_aten(g, plan), expected), 1e-12) << iteration.name();
+    };
+    for (const Form form : {Form::kDirect, Form::kGram}) {
+      for (const int steps : {1, 2, 5, 6, 9}) {
+        expect_agreement(polar_express(steps, form), [steps](at::Tensor s) {
+          for (const auto& [a, b, c] : polar_express_coefficients({.steps = steps, .safety = kSafety})) {
+            s = a * s + b * s.pow(3) + c * s.pow(5);
+          }
+          return s;
+        });
+      }
+      for (const int squares : {8, 9}) {
+        expect_agreement(polar_squares(squares, form), [squares](at::Tensor s) {
+          for (const auto& [shift, factors, linear] : polar_squares_steps(squares)) {
+            at::Tensor w = s * s + shift;
+            for (const auto& [factor, offset] : factors) w = factor * w * w + offset;
+            s = s * (w + linear * s * s);
+          }
+          return s;
+        });
       }
     }
   }
 }
 
-TEST_F(QuinticIterationTest, JordanDividesByTheFrobeniusNormAsThePublicMuon) {
+TEST_F(PolarIterationTest, JordanDividesByTheFrobeniusNormAsThePublicMuon) {
   for (const auto& [m, n] : kShapes) {
     const at::Tensor g = at::randn({1, m, n}, at::kDouble);
     at::Tensor x = (m > n ? g.transpose(1, 2) : g) / g.norm();
@@ -102,7 +128,7 @@ TEST_F(QuinticIterationTest, JordanDividesByTheFrobeniusNormAsThePublicMuon) {
   }
 }
 
-TEST_F(QuinticIterationTest, TheDefaultIsABetterOracleThanThePublicMuon) {
+TEST_F(PolarIterationTest, TheDefaultIsABetterOracleThanThePublicMuon) {
   // <g, z> / (|g|* |z|) is 1 for the exact LMO z. The spectra are similar to those of gradients.
   const at::Tensor index = at::arange(1, 201, at::kDouble);
   const at::Tensor noise = at::linspace(1, 0.02, 160, at::kDouble);
@@ -122,13 +148,13 @@ TEST_F(QuinticIterationTest, TheDefaultIsABetterOracleThanThePublicMuon) {
   }
 }
 
-TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
+TEST_F(PolarIterationTest, BlasIsAsAccurateAsAten) {
   for (const auto& [m, n] : kShapes) {
     for (const double condition : {10.0, 1e3, 1e6}) {
       const at::Tensor g = with_condition(m, n, condition).to(at::kFloat);
       for (const int steps : {5, 8}) {
         for (const Form form : {Form::kDirect, Form::kGram}) {
-          const QuinticPlan plan = polar_express(steps, form).plan(m, n);
+          const PolarPlan plan = polar_express(steps, form).plan(m, n);
           const at::Tensor exact = run_with_aten(g.to(at::kDouble), polar_express(steps, Form::kDirect).plan(m, n));
           EXPECT_LE(error(run_with_blas(g, plan), exact), 3 * error(run_with_aten(g, plan), exact) + 1e-7)
               << m << " x " << n << ", condition " << condition << ", " << steps << " steps";
@@ -138,7 +164,7 @@ TEST_F(QuinticIterationTest, BlasIsAsAccurateAsAten) {
   }
 }
 
-TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
+TEST_F(PolarIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
   const int64_t m = 60, n = 240;
   std::vector<at::Tensor> inputs = {with_condition(m, n, 1e2), with_condition(m, n, 1e4), with_condition(m, n, 1e6),
                                     at::ones({1, m, n}, at::kDouble)};
@@ -156,10 +182,16 @@ TEST_F(QuinticIterationTest, GramIsAsAccurateAsDirectFromSixSteps) {
     const at::Tensor exact = polar_express(5, Form::kDirect).polar(g.to(at::kDouble));
     // Five steps end 0.1 from 1 by themselves and never restart.
     EXPECT_LE(error(polar_express(5, Form::kGram).polar(g), exact), 5e-3);
+    for (const int squares : {8, 9}) {
+      const at::Tensor same = polar_squares(squares, Form::kDirect).polar(g.to(at::kDouble));
+      const double direct_error = error(polar_squares(squares, Form::kDirect).polar(g), same);
+      EXPECT_LE(error(polar_squares(squares, Form::kGram).polar(g), same), 3 * direct_error + 5e-4)
+          << squares << " squares";
+    }
   }
 }
 
-TEST_F(QuinticIterationTest, ManyStepsStayBounded) {
+TEST_F(PolarIterationTest, ManyStepsStayBounded) {
   const at::Tensor low_rank = at::randn({1, 40, 2}).bmm(at::randn({1, 2, 160}));
   for (const Form form : {Form::kDirect, Form::kGram}) {
     for (const double lower : {1e-3, 1e-8}) {
@@ -170,7 +202,7 @@ TEST_F(QuinticIterationTest, ManyStepsStayBounded) {
   }
 }
 
-TEST_F(QuinticIterationTest, RankDeficientInputKeepsItsRank) {
+TEST_F(PolarIterationTest, RankDeficientInputKeepsItsRank) {
   const at::Tensor sigma = at::cat({at::ones({5}, at::kDouble), at::zeros({25}, at::kDouble)});
   for (const auto& [m, n] : {std::pair<int64_t, int64_t>{30, 90}, {90, 30}, {30, 30}}) {
     const at::Tensor g = with_singular_values(m, n, sigma);
@@ -180,13 +212,13 @@ TEST_F(QuinticIterationTest, RankDeficientInputKeepsItsRank) {
   }
 }
 
-TEST_F(QuinticIterationTest, BatchesEqualOneByOne) {
+TEST_F(PolarIterationTest, BatchesEqualOneByOne) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
   for (const auto& [m, n] : kShapes) {
     const at::Tensor g = at::randn({5, m, n});
     for (const Form form : {Form::kDirect, Form::kGram}) {
-      const QuinticIteration iteration = polar_express(6, form);
+      const PolarIteration iteration = polar_express(6, form);
       const at::Tensor x = iteration.polar(g);
       for (int64_t i = 0; i < g.size(0); ++i) {
         const at::Tensor alone = iteration.polar(g.slice(0, i, i + 1))[0];
@@ -197,7 +229,7 @@ TEST_F(QuinticIterationTest, BatchesEqualOneByOne) {
   at::set_num_threads(threads);
 }
 
-TEST_F(QuinticIterationTest, NaNStaysInItsMatrix) {
+TEST_F(PolarIterationTest, NaNStaysInItsMatrix) {
   at::Tensor g = at::randn({3, 20, 70});
   g[1][3][4] = std::numeric_limits<float>::quiet_NaN();
   for (const Form form : {Form::kDirect, Form::kGram}) {
@@ -208,7 +240,7 @@ TEST_F(QuinticIterationTest, NaNStaysInItsMatrix) {
   }
 }
 
-TEST_F(QuinticIterationTest, AtenPathMapsZeroToZero) {
+TEST_F(PolarIterationTest, AtenPathMapsZeroToZero) {
   at::Tensor g = at::randn({3, 12, 7});
   g[1].zero_();
   const at::Tensor x = run_with_aten(g, polar_express(6, Form::kGram).plan(12, 7));
@@ -233,7 +265,7 @@ at::Tensor public_muon(const at::Tensor& g) {
   return tall ? x.transpose(1, 2) : x;
 }
 
-TEST_F(QuinticIterationTest, BFloat16AgreesWithThePublicMuon) {
+TEST_F(PolarIterationTest, BFloat16AgreesWithThePublicMuon) {
   // The largest distance over 60 matrices of each shape is 0.061. Public Muon rounds more often (its input before the
   // norm, every sum and its terms) and has at least three times our noise.
   const OrthogonalizerPtr ours = make_orthogonalizer("bfloat16:newton_schulz:5");
@@ -248,7 +280,7 @@ TEST_F(QuinticIterationTest, BFloat16AgreesWithThePublicMuon) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16IsAsAccurateAsItsPolynomials) {
+TEST_F(PolarIterationTest, BFloat16IsAsAccurateAsItsPolynomials) {
   for (const auto& [m, n] : kShapes) {
     for (const double scale : {1e-30, 1.0, 1e30}) {
       at::Tensor g = at::randn({4, m, n}) * scale;
@@ -271,7 +303,7 @@ TEST_F(QuinticIterationTest, BFloat16IsAsAccurateAsItsPolynomials) {
   }
 }
 
-TEST_F(QuinticIterationTest, BFloat16IsStableOnHardInput) {
+TEST_F(PolarIterationTest, BFloat16IsStableOnHardInput) {
   // Values outside float32's range, and many equal entries, whose squares a sum in bfloat16 would lose.
   for (const char* name : {"bfloat16:newton_schulz:5", "bfloat16:polar_express:5", "bfloat16:polar_express:10"}) {
     for (const at::Tensor& g : {at::full({1, 20, 900}, 1e300, at::kDouble), at::ones({1, 900, 1}, at::kDouble),
@@ -285,7 +317,7 @@ TEST_F(QuinticIterationTest, BFloat16IsStableOnHardInput) {
   }
 }
 
-TEST_F(QuinticIterationTest, PlanRestartsFollowTheForm) {
+TEST_F(PolarIterationTest, PlanRestartsFollowTheForm) {
   using Restarts = std::vector<bool>;
   const auto restarts = [](int steps, Form form, int64_t m, int64_t n) {
     Restarts restart = polar_express(steps, form).plan(m, n).restart;
@@ -295,29 +327,30 @@ TEST_F(QuinticIterationTest, PlanRestartsFollowTheForm) {
   EXPECT_EQ(restarts(5, Form::kDirect, 10, 90), Restarts({1, 1, 1, 1}));
   EXPECT_EQ(restarts(5, Form::kGram, 10, 10), Restarts({0, 0, 0, 0}));
   EXPECT_EQ(restarts(8, Form::kGram, 10, 90), Restarts({0, 0, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(polar_squares(8, Form::kGram).plan(10, 90).restart, Restarts({1, 0, 1}));
   for (const auto& [m, n] : {std::pair{10, 10}, {10, 12}, {8, 10}}) {
     EXPECT_EQ(restarts(5, Form::kAuto, m, n), restarts(5, Form::kDirect, m, n)) << m << " x " << n;
   }
   for (const auto& [m, n] : {std::pair{10, 13}, {10, 20}, {20, 10}}) {
     EXPECT_EQ(restarts(5, Form::kAuto, m, n), restarts(5, Form::kGram, m, n)) << m << " x " << n;
   }
-  // The product of the a since the last restart may reach 500 up to five steps, 50 beyond that.
+  // The product of the Z(0) since the last restart may reach 500 up to five steps, 50 beyond that.
   for (const auto& [steps, largest] : {std::pair{5, 500.0}, {6, 50.0}}) {
     for (const double gain : {largest, largest + 0.5}) {
-      std::vector<Quintic> rows(static_cast<std::size_t>(steps), Quintic{1, 0, 0});
-      rows[0].a = gain;
-      const QuinticIteration iteration({.coefficients = rows, .form = Form::kGram});
+      std::vector<PolarStep> rows(static_cast<std::size_t>(steps), PolarStep{0, {{1, 1}}});
+      rows[0].squares[0].offset = gain;
+      const PolarIteration iteration({.steps = rows, .form = Form::kGram});
       EXPECT_EQ(iteration.plan(10, 90).restart.front(), gain > largest) << gain;
     }
   }
-  const QuinticIteration bfloat16({.coefficients = jordan_coefficients(4), .precision = Precision::kBFloat16});
+  const PolarIteration bfloat16({.steps = quintic_steps(jordan_coefficients(4)), .precision = Precision::kBFloat16});
   EXPECT_EQ(bfloat16.plan(10, 90).restart, Restarts(4, true));
 }
 
-TEST_F(QuinticIterationTest, InvalidOptionsAreRejected) {
-  EXPECT_INPUT_ERROR(QuinticIteration({}), "QuinticIteration: expected at least one row of coefficients, got none");
-  EXPECT_INPUT_ERROR(QuinticIteration({.coefficients = {{1, 0, 0}}, .safety = 0.5}),
-                     "QuinticIteration: safety must be >= 1, got 0.5");
+TEST_F(PolarIterationTest, InvalidOptionsAreRejected) {
+  EXPECT_INPUT_ERROR(PolarIteration({}), "PolarIteration: expected at least one step, got none");
+  EXPECT_INPUT_ERROR(PolarIteration({.steps = {{0, {{1, 0}}}}, .safety = 0.5}),
+                     "PolarIteration: safety must be >= 1, got 0.5");
 }
 
 }  // namespace

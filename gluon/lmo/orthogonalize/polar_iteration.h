@@ -1,7 +1,8 @@
-// QuinticIteration: the polar factor by odd quintics of the singular values, matrix products only.
+// PolarIteration: the polar factor by odd polynomials of the singular values, matrix products only.
 //
-// With R = X X^T on the smaller side (k = min(m, n), l = max(m, n)) a step multiplies X by Z = a I + b R + c R^2.
-// There are two ways to go on from it, with the same result in exact arithmetic:
+// With R = X X^T on the smaller side (k = min(m, n), l = max(m, n)) a step multiplies X by a polynomial Z of R, which
+// takes k^3 flops for every square (core/lmo_form.h). There are two ways to go on from it, with the same result in
+// exact arithmetic:
 //
 //   restart   X <- Z X,  R <- X X^T           3 k^2 l flops, as accurate as X itself
 //   update    Q <- Q Z,  R <- Z R Z           3 k^3 flops, X waits for Q X at the end
@@ -35,40 +36,41 @@ enum class SingularBound { kFrobenius, kSchatten4 };
 
 /// The steps for one matrix shape: after step t, X is multiplied and R recomputed where restart[t], always at the
 /// last step.
-struct QuinticPlan {
-  std::vector<Quintic> coefficients;
+struct PolarPlan {
+  std::vector<PolarStep> steps;
   std::vector<bool> restart;
   SingularBound bound = SingularBound::kFrobenius;
   double safety = 1;
 };
 
 /// Runs `plan` on a contiguous CPU batch of float32 or float64, one matrix at a time in a workspace per thread.
-at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan);
+at::Tensor run_with_blas(const at::Tensor& batch, const PolarPlan& plan);
 
 /// Runs `plan` on the stacked batch with ATen products, on any device: the specification of the fast paths.
-at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan);
+at::Tensor run_with_aten(const at::Tensor& batch, const PolarPlan& plan);
 
-/// Runs `plan` in the direct form, whatever its restarts, as public Muon: X <- a X + (b R + c R R) X with every matrix
-/// in bfloat16 and products accumulated in float32, after a normalisation in float32. The result has the batch's dtype.
-at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan);
+/// Runs `plan` in the direct form, whatever its restarts, as public Muon: X <- a X + (Z - a I) X, a the multiple of I in
+/// Z, with every matrix in bfloat16 and products accumulated in float32, after a normalisation in float32. The result
+/// has the batch's dtype.
+at::Tensor run_in_bfloat16(const at::Tensor& batch, const PolarPlan& plan);
 
-struct QuinticOptions {
+struct PolarOptions {
   enum class Form { kAuto, kDirect, kGram };
   enum class Precision { kFast, kFloat32, kBFloat16 };
 
-  std::string name;                   // the iteration's, without the form
-  std::vector<Quintic> coefficients;  // at least one row
+  std::string name;              // the iteration's, without the form
+  std::vector<PolarStep> steps;  // at least one
   SingularBound bound = SingularBound::kFrobenius;
-  double safety = 1;  // the coefficients expect singular values in [0, 1 / safety]
+  double safety = 1;  // the first step expects singular values in [0, 1 / safety]
   Form form = Form::kAuto;
   // kFloat32: float32 also where the kernels would take float16; kBFloat16: bfloat16 everywhere, direct form only
   Precision precision = Precision::kFast;
 };
 
-class QuinticIteration : public Orthogonalizer {
+class PolarIteration : public Orthogonalizer {
  public:
-  /// Throws InputError without coefficients, with a safety below 1 or for the Gram form in bfloat16.
-  explicit QuinticIteration(QuinticOptions options);
+  /// Throws InputError without steps, with a safety below 1 or for the Gram form in bfloat16.
+  explicit PolarIteration(PolarOptions options);
 
   std::string name() const override;
 
@@ -77,12 +79,12 @@ class QuinticIteration : public Orthogonalizer {
   LmoForm polar_form() const override;
 
   /// What polar() does with m x n matrices.
-  QuinticPlan plan(int64_t m, int64_t n) const;
+  PolarPlan plan(int64_t m, int64_t n) const;
 
  private:
   at::Tensor compute_polar(const at::Tensor& batch) const override;
 
-  QuinticOptions options_;
+  PolarOptions options_;
 };
 
 }  // namespace gluon

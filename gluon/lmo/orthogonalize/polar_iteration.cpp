@@ -1,4 +1,4 @@
-#include "gluon/lmo/orthogonalize/quintic_iteration.h"
+#include "gluon/lmo/orthogonalize/polar_iteration.h"
 
 #include <ATen/ATen.h>
 
@@ -13,28 +13,31 @@
 namespace gluon {
 namespace {
 
-using Form = QuinticOptions::Form;
-using Precision = QuinticOptions::Precision;
+using Form = PolarOptions::Form;
+using Precision = PolarOptions::Precision;
 
-// An update multiplies the rounding errors of R, some of them negative eigenvalues, by a^2: they reach
-// eps gain^2, with gain = product of a since the last restart. In float32 against float64, for condition
+// An update multiplies the rounding errors of R, some of them negative eigenvalues, by Z(0)^2: they reach
+// eps gain^2, with gain = product of Z(0) since the last restart. In float32 against float64, for condition
 // numbers 1e2..1e6 and rank 8 plus noise, gain <= 50 keeps the rms error below 1e-4 or at that of the direct
-// form for up to 40 steps; without restarts 8 steps are off by 0.08 and 15 overflow. Up to five steps end 0.1
-// from 1 by themselves, so there 500 will do: no restart at the usual coefficients, rms error below 5e-3.
-constexpr double kMaxGain = 50, kMaxRoughGain = 500;
+// form for up to 40 steps; without restarts 8 steps are off by 0.08 and 15 overflow. Up to five
+// quintics end 0.1 from 1 by themselves, so there 500 will do: no restart at the usual coefficients, rms error below
+// 5e-3.
+// Steps of higher degree turn errors of R into larger ones of Z: with 20 their rms error is that of the direct form.
+constexpr double kMaxGain = 50, kMaxRoughGain = 500, kMaxSteepGain = 20;
 constexpr std::size_t kRoughSteps = 5;
 
 // One thread's workspace for matrices of one shape, and the iteration on one of them.
 template <typename Real> class MatrixIteration {
  public:
-  MatrixIteration(const QuinticPlan& plan, int64_t rows, int64_t columns)
+  MatrixIteration(const PolarPlan& plan, int64_t rows, int64_t columns)
       : plan_(plan), rows_(rows), columns_(columns), side_(std::min(rows, columns)) {
     const std::size_t square = side_ * side_;
     x_.resize(rows * columns);
     r_.resize(square);
     z_.resize(square);
-    for (std::size_t step = 0; step + 1 < plan.restart.size(); ++step) {
-      if (plan.restart[step]) continue;
+    for (std::size_t step = 0; step < plan.steps.size(); ++step) {
+      if (plan.steps[step].squares.size() > 1) product_.resize(square);
+      if (plan.restart[step] || step + 1 == plan.steps.size()) continue;
       q_.resize(square);
       product_.resize(square);
     }
@@ -48,14 +51,11 @@ template <typename Real> class MatrixIteration {
     for (int64_t i = 0; i < rows_ * columns_; ++i) x[i] = input[i] / largest;
     gram(x);
 
-    // The division by k goes into the first row: p(s/k) = (a/k) s + (b/k^3) s^3 + (c/k^5) s^5.
     const double k = plan_.safety * singular_bound();
-    const std::size_t steps = plan_.coefficients.size();
+    const std::size_t steps = plan_.steps.size();
     bool fresh = true;  // Q = I
     for (std::size_t step = 0; step < steps; ++step) {
-      Quintic row = plan_.coefficients[step];
-      if (step == 0) row = {row.a / k, row.b / std::pow(k, 3), row.c / std::pow(k, 5)};
-      form_step(row);
+      form_multiplier(plan_.steps[step], step == 0 ? k : 1);
       const bool last = step + 1 == steps;
       if (!fresh) commuting_product(q_, z_, q_);
       std::vector<Real>& q = fresh ? z_ : q_;
@@ -85,12 +85,23 @@ template <typename Real> class MatrixIteration {
     return std::sqrt(std::sqrt(sum));
   }
 
-  // z = a I + b r + c r r
-  void form_step(const Quintic& row) {
-    z_ = r_;
-    blas::add_square(side_, static_cast<Real>(row.c), r_.data(), static_cast<Real>(row.b), z_.data());
-    for (int64_t i = 0; i < side_; ++i) z_[i * side_ + i] += static_cast<Real>(row.a);
-    blas::mirror_upper(side_, z_.data());
+  // z = Z(r / bound^2) / bound: s -> s Z(s^2) for singular values that are divided by `bound` first.
+  void form_multiplier(const PolarStep& step, double bound) {
+    std::vector<ExpandedSquare> squares = expand(step);
+    squares.front().square /= bound * bound * bound * bound;
+    for (ExpandedSquare& square : squares) square.addend /= bound * bound;
+    squares.back().square /= bound;
+    squares.back().addend /= bound;
+    squares.back().constant /= bound;
+    for (std::size_t i = 0; i < squares.size(); ++i) {
+      const auto [factor, addend, constant] = squares[i];
+      if (i > 0) std::swap(z_, product_);
+      const std::vector<Real>& w = i == 0 ? r_ : product_;
+      if (addend != 0) z_ = r_;
+      blas::add_square(side_, static_cast<Real>(factor), w.data(), static_cast<Real>(addend), z_.data());
+      for (int64_t j = 0; j < side_; ++j) z_[j * side_ + j] += static_cast<Real>(constant);
+      blas::mirror_upper(side_, z_.data());
+    }
   }
 
   void gram(const Real* x) {
@@ -113,7 +124,7 @@ template <typename Real> class MatrixIteration {
     std::swap(result, product_);
   }
 
-  const QuinticPlan& plan_;
+  const PolarPlan& plan_;
   int64_t rows_, columns_, side_, multiplications_;
   std::vector<Real> x_;                    // (rows, columns)
   std::vector<Real> r_, z_, q_, product_;  // (side, side)
@@ -127,7 +138,7 @@ template <typename Real> Real largest_entry(const Real* x, int64_t size) {
 }
 
 template <typename Real>
-void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, int64_t end, at::Tensor& result) {
+void run_range(const at::Tensor& batch, const PolarPlan& plan, int64_t begin, int64_t end, at::Tensor& result) {
   const int64_t rows = batch.size(1), columns = batch.size(2), size = rows * columns;
   MatrixIteration<Real> iteration(plan, rows, columns);
   const Real* input = batch.data_ptr<Real>();
@@ -144,7 +155,7 @@ void run_range(const at::Tensor& batch, const QuinticPlan& plan, int64_t begin, 
 
 }  // namespace
 
-at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan) {
+at::Tensor run_with_blas(const at::Tensor& batch, const PolarPlan& plan) {
   at::Tensor result = at::empty_like(batch);
   blas::for_matrix_ranges(batch.size(0), [&](int64_t begin, int64_t end) {
     if (batch.scalar_type() == at::kDouble) {
@@ -156,7 +167,7 @@ at::Tensor run_with_blas(const at::Tensor& batch, const QuinticPlan& plan) {
   return result;
 }
 
-at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
+at::Tensor run_with_aten(const at::Tensor& batch, const PolarPlan& plan) {
   const bool tall = batch.size(1) > batch.size(2);
   at::Tensor x = batch / one_if_zero(largest_entry(batch, {1, 2}));
   if (tall) x = x.transpose(1, 2);
@@ -166,11 +177,13 @@ at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
   const at::Tensor divisor = plan.safety * one_if_zero(bound);
   x = x / divisor;
   r = r / divisor.square();
-  const std::size_t steps = plan.coefficients.size();
+  const std::size_t steps = plan.steps.size();
   for (std::size_t step = 0; step < steps; ++step) {
-    const auto [a, b, c] = plan.coefficients[step];
-    at::Tensor z = at::baddbmm(r, r, r, b, c);
-    z.diagonal(0, 1, 2).add_(a);
+    at::Tensor z = r;
+    for (const auto& [square, addend, constant] : expand(plan.steps[step])) {
+      z = at::baddbmm(r, z, z, addend, square);
+      z.diagonal(0, 1, 2).add_(constant);
+    }
     q = q.defined() ? at::bmm(q, z) : z;
     if (step + 1 == steps || plan.restart[step]) {
       x = at::bmm(q, x);
@@ -183,7 +196,7 @@ at::Tensor run_with_aten(const at::Tensor& batch, const QuinticPlan& plan) {
   return tall ? x.transpose(1, 2).contiguous() : x;
 }
 
-at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan) {
+at::Tensor run_in_bfloat16(const at::Tensor& batch, const PolarPlan& plan) {
   // On a CPU without oneDNN's bfloat16, as without AVX-512, ATen rounds partial sums too: in LibTorch 1.13 five of
   // Jordan's steps at 768 x 768 end 0.4 (rms) from those in float64 instead of 0.01. So CPUs multiply the bfloat16
   // values in float32.
@@ -201,23 +214,29 @@ at::Tensor run_in_bfloat16(const at::Tensor& batch, const QuinticPlan& plan) {
                                ? at::linalg_vector_norm(x, 2, {1, 2}, true)
                                : at::linalg_vector_norm(gram(rounded(x)).to(at::kFloat), 2, {1, 2}, true).sqrt_();
   x = rounded(x / (plan.safety * one_if_zero(bound)));
-  for (const auto& [a, b, c] : plan.coefficients) {
+  for (const PolarStep& step : plan.steps) {
     const at::Tensor r = gram(x);
-    const at::Tensor z = rounded(at::baddbmm(r, r, r, b, c));
-    x = rounded(at::baddbmm(x, z, x, a, 1));
+    at::Tensor w = r, z;
+    double constant = 0;  // of the last square; it multiplies X unrounded
+    for (const ExpandedSquare& square : expand(step)) {
+      if (z.defined()) w = rounded(z + constant * at::eye(r.size(1), r.options()));
+      z = rounded(at::baddbmm(r, w, w, square.addend, square.square));
+      constant = square.constant;
+    }
+    x = rounded(at::baddbmm(x, z, x, constant, 1));
   }
   return (tall ? x.transpose(1, 2) : x).to(batch.scalar_type()).contiguous();
 }
 
-QuinticIteration::QuinticIteration(QuinticOptions options) : options_(std::move(options)) {
-  GLUON_CHECK(!options_.coefficients.empty(), "QuinticIteration: expected at least one row of coefficients, got none");
-  GLUON_CHECK(options_.safety >= 1, "QuinticIteration: safety must be >= 1, got ", options_.safety);
-  // An update multiplies rounding errors by a^2 (kMaxGain above), and these begin at 4e-3.
+PolarIteration::PolarIteration(PolarOptions options) : options_(std::move(options)) {
+  GLUON_CHECK(!options_.steps.empty(), "PolarIteration: expected at least one step, got none");
+  GLUON_CHECK(options_.safety >= 1, "PolarIteration: safety must be >= 1, got ", options_.safety);
+  // An update multiplies rounding errors by Z(0)^2 (kMaxGain above), and these begin at 4e-3.
   GLUON_CHECK(options_.precision != Precision::kBFloat16 || options_.form != Form::kGram, "orthogonalizer '", name(),
               "': bfloat16 has the direct form only");
 }
 
-std::string QuinticIteration::name() const {
+std::string PolarIteration::name() const {
   std::string name;
   if (options_.precision == Precision::kFloat32) name = "float32:";
   if (options_.precision == Precision::kBFloat16) name = "bfloat16:";
@@ -226,17 +245,19 @@ std::string QuinticIteration::name() const {
   return name + options_.name;
 }
 
-QuinticPlan QuinticIteration::plan(int64_t m, int64_t n) const {
-  const auto& rows = options_.coefficients;
+PolarPlan PolarIteration::plan(int64_t m, int64_t n) const {
+  const auto& steps = options_.steps;
   const double aspect = static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
   const bool automatic = options_.form == Form::kAuto && options_.precision != Precision::kBFloat16;
   const bool gram = options_.form == Form::kGram || (automatic && aspect > kGramAspect);
-  QuinticPlan plan{rows, std::vector<bool>(rows.size(), !gram), options_.bound, options_.safety};
+  PolarPlan plan{steps, std::vector<bool>(steps.size(), !gram), options_.bound, options_.safety};
   if (!gram) return plan;
-  const double max_gain = rows.size() <= kRoughSteps ? kMaxRoughGain : kMaxGain;
+  const bool steep =
+      std::any_of(steps.begin(), steps.end(), [](const PolarStep& step) { return step.squares.size() > 1; });
+  const double max_gain = steep ? kMaxSteepGain : steps.size() <= kRoughSteps ? kMaxRoughGain : kMaxGain;
   double gain = 1;
-  for (std::size_t step = 0; step < rows.size(); ++step) {
-    gain *= rows[step].a;
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    gain *= steps[step].multiplier(0);
     if (gain <= max_gain) continue;
     plan.restart[step] = true;
     gain = 1;
@@ -244,15 +265,15 @@ QuinticPlan QuinticIteration::plan(int64_t m, int64_t n) const {
   return plan;
 }
 
-LmoForm QuinticIteration::polar_form() const {
+LmoForm PolarIteration::polar_form() const {
   const bool free_choice = options_.precision == Precision::kFast && options_.form == Form::kAuto &&
                            options_.bound == SingularBound::kSchatten4;
   if (!free_choice) return {};
-  return {.kind = LmoForm::Kind::kPolar, .coefficients = options_.coefficients, .safety = options_.safety};
+  return {.kind = LmoForm::Kind::kPolar, .steps = options_.steps, .safety = options_.safety};
 }
 
-at::Tensor QuinticIteration::compute_polar(const at::Tensor& batch) const {
-  const QuinticPlan steps = plan(batch.size(1), batch.size(2));
+at::Tensor PolarIteration::compute_polar(const at::Tensor& batch) const {
+  const PolarPlan steps = plan(batch.size(1), batch.size(2));
   if (options_.precision == Precision::kBFloat16) return run_in_bfloat16(batch, steps);
   return batch.is_cpu() ? run_with_blas(batch, steps) : run_with_aten(batch, steps);
 }
