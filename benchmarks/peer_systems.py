@@ -1,4 +1,5 @@
-"""What gpu_peers.py and eager_train.py compare with: optimizers and a model as commonly written in PyTorch."""
+"""What gpu_peers.py, time_to_loss.py and eager_train.py compare with: optimizers and a model as commonly written in
+PyTorch. A schedule sets the optimizers' attribute `multiplier` before a step."""
 import functools
 import math
 
@@ -47,9 +48,21 @@ def orthogonalize_stacks(*stacks):
 # ---- optimizers -------------------------------------------------------------------------------------------------
 
 
+def scion_scale(rows, columns):
+    """How far Scion moves a matrix in the spectral norm, in radii."""
+    return math.sqrt(rows / columns)
+
+
+@functools.lru_cache(maxsize=None)
+def compiled_stacks():
+    return torch.compile(orthogonalize_stacks, dynamic=False)
+
+
 class StackedPolarExpress:
-    def __init__(self, parameters, radius=0.02, beta=0.95):
-        self.radius, self.beta = radius, beta
+    """Muon; with nesterov=False and scale=scion_scale what Scion does with hidden matrices."""
+
+    def __init__(self, parameters, radius=0.02, beta=0.95, nesterov=True, scale=lambda rows, columns: 1):
+        self.radius, self.beta, self.nesterov, self.scale, self.multiplier = radius, beta, nesterov, scale, 1
         self.parameters, self.momenta, self.inputs, self.groups = {}, {}, {}, {}
         for parameter in parameters:
             self.parameters.setdefault(tuple(parameter.shape), []).append(parameter)
@@ -57,37 +70,39 @@ class StackedPolarExpress:
             self.momenta[shape] = [torch.zeros_like(parameter) for parameter in same]
             self.inputs[shape] = torch.empty(len(same), *shape, dtype=torch.bfloat16, device=same[0].device)
             self.groups.setdefault(tuple(sorted(shape)), []).append(shape)
-        self.orthogonalize = torch.compile(orthogonalize_stacks, dynamic=False)
 
     @torch.no_grad()
     def step(self):
         for shape, momenta in self.momenta.items():
             gradients = [parameter.grad for parameter in self.parameters[shape]]
             torch._foreach_lerp_(momenta, gradients, 1 - self.beta)
-            ahead = torch._foreach_lerp(gradients, momenta, self.beta)
+            ahead = torch._foreach_lerp(gradients, momenta, self.beta) if self.nesterov else momenta
             torch._foreach_copy_(list(self.inputs[shape].unbind()), ahead)
         for shapes in self.groups.values():
-            directions = self.orthogonalize(*[self.inputs[shape] for shape in shapes])
+            directions = compiled_stacks()(*[self.inputs[shape] for shape in shapes])
             for shape, stack in zip(shapes, directions):
-                torch._foreach_add_(self.parameters[shape], list(stack.unbind()), alpha=-self.radius)
+                length = self.multiplier * self.radius * self.scale(*shape)
+                torch._foreach_add_(self.parameters[shape], list(stack.unbind()), alpha=-length)
 
 
 class Scion:
     """Unconstrained, one matrix at a time; `iteration` has the arguments of orthogonalize()."""
 
-    def __init__(self, hidden, embedding, iteration=(JORDAN, 1)):
+    def __init__(self, hidden, embedding, iteration=(JORDAN, 1), radius=0.018, embedding_radius=1.08):
         self.hidden, self.embedding, self.iteration = hidden, embedding, iteration
+        self.radius, self.embedding_radius, self.multiplier = radius, embedding_radius, 1
         self.momenta = {parameter: torch.zeros_like(parameter) for parameter in [*hidden, *embedding]}
 
     @torch.no_grad()
     def step(self):
         for parameter in self.hidden:
             momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
-            rows, columns = parameter.shape
-            parameter.add_(orthogonalize(momentum, *self.iteration), alpha=-0.018 * math.sqrt(rows / columns))
+            length = self.multiplier * self.radius * scion_scale(*parameter.shape)
+            parameter.add_(orthogonalize(momentum, *self.iteration), alpha=-length)
         for parameter in self.embedding:
             momentum = self.momenta[parameter].lerp_(parameter.grad, 0.1)
-            parameter.add_(momentum.sign(), alpha=-1.08 / parameter.shape[1])
+            length = self.multiplier * self.embedding_radius / parameter.shape[1]
+            parameter.add_(momentum.sign(), alpha=-length)
 
 
 # ---- the model --------------------------------------------------------------------------------------------------
