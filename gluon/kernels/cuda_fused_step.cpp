@@ -114,7 +114,7 @@ FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : 
   scales = at::empty({first_matrix.back(), 2}, float32);
   verdict_memory = at::zeros({static_cast<int64_t>(sizeof(cuda::Verdict))}, float32.dtype(at::kByte));
   report = at::zeros({1}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
-  plan_chunks(scratch_bytes > 0 ? scratch_bytes : default_scratch_bytes(device));
+  plan_chunks(scratch_bytes);
   stream = make_stream();
   ran = make_event();
 }

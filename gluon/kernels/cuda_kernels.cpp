@@ -52,11 +52,6 @@ std::string why_not_hopper(const at::Device& device) {
   return why;
 }
 
-int64_t default_scratch_bytes(const at::Device& device) {
-  if (step_path(device) == StepPath::kPlain) return 0;
-  return static_cast<int64_t>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem / 16);
-}
-
 bool is_captured(const at::Device& device) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   if (device.is_cuda()) {

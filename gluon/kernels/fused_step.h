@@ -51,8 +51,8 @@ class FusedStep {
   };
 
   /// All kPolar stacks have the same steps. `scratch_bytes` limits the memory of the iteration; a single matrix may need
-  /// more, and 0 stands for default_scratch_bytes() of kernels.h. Throws InputError without kernels, on a device whose
-  /// step_path() is kPlain, and when the device's memory is full.
+  /// more. Throws InputError without kernels, on a device whose step_path() is kPlain, and when the device's memory is
+  /// full.
   FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes);
   ~FusedStep();
 

@@ -38,10 +38,6 @@ StepPath step_path(const at::Device& device);
 /// Why it is not kHopper, in a few words that name the device; empty where it is.
 std::string why_not_hopper(const at::Device& device);
 
-/// What the polar iteration of a fused step may take when nobody says: a sixteenth of the device's memory. Not of what
-/// is free: LibTorch keeps the memory of freed tensors. 0 without fused steps.
-int64_t default_scratch_bytes(const at::Device& device);
-
 /// Whether the device's current stream is being captured into a CUDA graph; false where the kernels are not built in.
 bool is_captured(const at::Device& device);
 

@@ -15,7 +15,6 @@ bool available(const at::Tensor&) { return false; }
 std::string why_unavailable(const at::Device&) { return "this build has no CUDA kernels"; }
 StepPath step_path(const at::Device&) { return StepPath::kPlain; }
 std::string why_not_hopper(const at::Device& device) { return why_unavailable(device); }
-int64_t default_scratch_bytes(const at::Device&) { return 0; }
 bool is_captured(const at::Device&) { return false; }
 std::optional<double> device_seconds(const std::function<void()>&) { return std::nullopt; }
 int64_t peak_bytes(const at::Device&) { return 0; }

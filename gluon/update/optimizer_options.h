@@ -40,9 +40,7 @@ struct OptimizerOptions {
   Schedule schedule{};                                 // multiplies every radius
   std::string orthogonalizer{kDefaultOrthogonalizer};  // inside "spectral" norms that name none
   NonFinite non_finite = NonFinite::kError;
-  // Limit on memory for LMO inputs, directions and products. 0: a sixteenth of the GPU's memory in its fused step, which
-  // then takes three pieces or fewer for 1.2e9 entries on a GPU of 80 GiB, and 1 GiB elsewhere.
-  int64_t scratch_bytes = 0;
+  int64_t scratch_bytes = int64_t{1} << 30;  // limit on memory for LMO inputs, directions and products
   AdamWOptions adamw{};
   CollectivePtr collective{};                      // the ranks that share the work; empty: this process alone
   ReductionOptions reduction{};                    // of the ranks' gradients

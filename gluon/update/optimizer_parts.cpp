@@ -14,8 +14,6 @@
 namespace gluon {
 namespace {
 
-constexpr int64_t kPlainScratch = int64_t{1} << 30;
-
 const std::vector<Layer>& checked(const std::vector<Layer>& layers) {
   GLUON_CHECK(!layers.empty(), "Optimizer: expected at least one layer, got none");
   std::set<std::string> names;
@@ -77,7 +75,7 @@ at::Tensor all_finite(const std::vector<at::Tensor>& tensors) {
 }  // namespace
 
 void OptimizerOptions::validate() const {
-  GLUON_CHECK(scratch_bytes >= 0, "OptimizerOptions: scratch_bytes must be >= 0, got ", scratch_bytes);
+  GLUON_CHECK(scratch_bytes >= 1, "OptimizerOptions: scratch_bytes must be >= 1, got ", scratch_bytes);
   adamw.validate();
 }
 
@@ -90,7 +88,7 @@ Optimizer::Parts::Parts(std::vector<Layer> all_layers, Geometry rules, Optimizer
                  {.orthogonalizer = options.orthogonalizer, .ranks = options.collective->size()})),
       owners(layers, plan.owners, plan.phases(), options.collective, options.reduction),
       batches(batches_of(plan, geometry, momentum, options.collective->rank())),
-      plain(options.scratch_bytes > 0 ? options.scratch_bytes : kPlainScratch),
+      plain(options.scratch_bytes),
       fused(batches, options.scratch_bytes),
       adamw(options.adamw) {
   for (const Layer& layer : layers) {

@@ -173,9 +173,8 @@ void GradientComputer::reject_batch() {
 bool GradientComputer::batch_fits(int64_t batch) {
   try {
     // The optimizer needs its scratch memory beside the batch.
-    const int64_t asked = optimizer_.options().scratch_bytes;
-    const torch::Tensor scratch = torch::empty({asked > 0 ? asked : kernels::default_scratch_bytes(device_)},
-                                               torch::device(device_).dtype(torch::kByte));
+    const torch::Tensor scratch =
+        torch::empty({optimizer_.options().scratch_bytes}, torch::device(device_).dtype(torch::kByte));
     const Batch examples = dataset_->train_batch(0, batch);
     model_->loss({examples.inputs.to(device_), examples.targets.to(device_)}, config_.resolved_label_smoothing())
         .backward();

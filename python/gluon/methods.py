@@ -17,8 +17,8 @@ class Muon(Gluon):
         lr: learning rate of the matrices; torch's schedulers scale AdamW's rate by the same factor.
         weight_decay: decoupled decay of matrices; vectors and scalars do not decay.
         momentum, nesterov: as in the public Muon.
-        ns_steps: Newton-Schulz steps with the public coefficients. The default is Polar Express, which is closer to
-            U V^T with fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
+        ns_steps: Newton-Schulz steps with the public coefficients. The default is ``polar_squares:9``, which is closer
+            to U V^T with fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
         adjust_lr_fn: scale of U V^T for an m x n matrix: ``"original"`` sqrt(max(1, m/n)), ``"match_rms_adamw"``
             0.2 sqrt(max(m, n)), or ``"none"``.
         adamw_lr: learning rate of the other layers.

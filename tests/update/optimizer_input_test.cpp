@@ -97,7 +97,7 @@ TEST(OptimizerInput, BadLayersAreRejected) {
 TEST(OptimizerInput, BadOptionsAreRejected) {
   const std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.momentum = 1.5}), "beta must be in [0, 1), got 1.5");
-  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.scratch_bytes = -1}), "scratch_bytes must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.scratch_bytes = 0}), "scratch_bytes must be >= 1, got 0");
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, {.adamw = {.beta1 = 1}}), "AdamW: beta1 must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "spectral"}}), {.orthogonalizer = "qr"}), "qr");
   EXPECT_INPUT_ERROR(Optimizer(layers, Geometry({{.norm = "adamw", .radius = power_radius(1)}})),

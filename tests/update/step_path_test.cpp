@@ -50,7 +50,6 @@ class FusedPath : public ::testing::Test {
 TEST(StepPath, IsPlainWithoutAGpu) {
   EXPECT_EQ(kernels::step_path(at::kCPU), StepPath::kPlain);
   EXPECT_FALSE(kernels::why_not_hopper(at::kCPU).empty());
-  EXPECT_EQ(kernels::default_scratch_bytes(at::kCPU), 0);
 }
 
 TEST_F(FusedPath, IsTheForcedOneAndNamed) {
