@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -35,6 +36,19 @@ double seconds_spun() {
   }
   std::this_thread::sleep_for(50ms);
   return cpu_seconds(clock) - before;
+}
+
+// Of several spins: other processes of the machine cut some short, and a thread may still be in an earlier long one.
+double longest_spin() {
+  double longest = 0;
+  for (int i = 0; i < 20 && longest <= kLong; ++i) longest = std::max(longest, seconds_spun());
+  return longest;
+}
+
+double shortest_spin() {
+  double shortest = kLong;
+  for (int i = 0; i < 20 && shortest >= kBrief; ++i) shortest = std::min(shortest, seconds_spun());
+  return shortest;
 }
 
 // Two threads that compete for one core.
@@ -77,14 +91,12 @@ TEST_F(OpenMPSpinning, TimeWithoutCoreGrowsWhenThreadsShareACore) {
 }
 
 TEST_F(OpenMPSpinning, BriefSpinningLastsAsLongAsItsObject) {
-  EXPECT_GT(seconds_spun(), kLong);
+  EXPECT_GT(longest_spin(), kLong);
   {
     const BriefSpinning brief(2);
-    seconds_spun();  // the thread may still be in a long spin
-    EXPECT_LT(seconds_spun(), kBrief);
+    EXPECT_LT(shortest_spin(), kBrief);
   }
-  seconds_spun();
-  EXPECT_GT(seconds_spun(), kLong);
+  EXPECT_GT(longest_spin(), kLong);
 }
 
 TEST_F(OpenMPSpinning, LimitStartsWhenThreadsWaitForCores) {

@@ -139,7 +139,7 @@ main(async () => {
     const running = makePage('running', path);
     for (const view of kViews) {
       await test(`a running run says how far it is and how long it will take at ${view.width}`, running, async (page) => {
-        assert.match(await text(page, 'running', 3), /running, step \d+ of 1,000,000, .+ left/);
+        assert.match(await text(page, 'running', 3), /running, step [\d,]+ of 1,000,000, .+ left/);
         assert.equal(await page.locator('#runs progress').getAttribute('max'), '1000000');
         assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), view.width);
       }, view);
@@ -149,6 +149,6 @@ main(async () => {
   }
   await new Promise((resume) => child.once('exit', resume));
   await test('a killed run says so', makePage('killed', path), async (page) => {
-    assert.match(await text(page, 'running', 3), /killed at step \d+ of 1,000,000/);
+    assert.match(await text(page, 'running', 3), /killed at step [\d,]+ of 1,000,000/);
   });
 });
