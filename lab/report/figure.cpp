@@ -99,6 +99,7 @@ class Plot {
  public:
   Plot(const Figure& figure, const FigureSize& size) : figure_(figure), size_(size) {
     x_.whole = figure.whole_x;
+    x_.log = figure.log_x;
     y_.log = figure.log_y;
     std::vector<double> values;
     for (const FigureSeries& series : figure.series) {

@@ -30,6 +30,7 @@ struct Figure {
   std::vector<std::string> subtitles{};  // lines below it, in the font of the axes
   std::string x_label = "steps";
   std::string y_label;
+  bool log_x = false;
   bool log_y = false;
   bool whole_x = true;  // the ticks of x are whole numbers
   std::vector<FigureSeries> series;

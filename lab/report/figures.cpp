@@ -9,8 +9,6 @@
 
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
-#include "gluon/core/csv.h"
-#include "gluon/core/spec.h"
 #include "lab/report/heatmap.h"
 #include "lab/report/palette.h"
 
@@ -143,19 +141,6 @@ std::vector<Figure> history_figures(const ReportRun& run) {
   return {std::move(alignment), std::move(radii)};
 }
 
-std::string sweep_csv(const SweepTable& table) {
-  std::vector<std::string> header = table.groups;
-  header.push_back("val");
-  std::string text = csv_row(header) + "\n";
-  for (const SweepCell& cell : table.cells) {
-    std::vector<std::string> row;
-    for (const double radius : cell.radii) row.push_back(number_text(radius));
-    row.push_back(std::isfinite(cell.val) ? number_text(cell.val) : "");
-    text += csv_row(row) + "\n";
-  }
-  return text;
-}
-
 // As names of files: they may differ only in characters that file_name() replaces.
 template <typename Items, typename Name> std::vector<std::string> unique_names(const Items& items, Name name) {
   std::map<std::string, int> uses;
@@ -199,7 +184,7 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder, Figure
   for (const Figure& figure : report_figures(data)) write(figure.name, figure_svg(figure, width), figure_csv(figure));
   const std::vector<std::string> names = unique_names(data.sweeps, &ReportSweep::name);
   for (std::size_t i = 0; i < names.size(); ++i) {
-    write("sweep-" + names[i], heatmap_svg(data.sweeps[i], width), sweep_csv(data.sweeps[i].table));
+    write("sweep-" + names[i], heatmap_svg(data.sweeps[i], width), heatmap_csv(data.sweeps[i]));
   }
   return written;
 }

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "gluon/core/check.h"
+#include "gluon/core/csv.h"
+#include "gluon/core/spec.h"
 #include "lab/report/palette.h"
 
 namespace gluon::lab {
@@ -129,6 +131,20 @@ class Heatmap {
 std::string heatmap_svg(const ReportSweep& sweep, FigureWidth width) {
   const FigureSize size = figure_size(width);
   return Heatmap(sweep, size).svg();
+}
+
+std::string heatmap_csv(const ReportSweep& sweep) {
+  const SweepTable& table = sweep.table;
+  std::vector<std::string> header = table.groups;
+  header.push_back("val");
+  std::string text = csv_row(header) + "\n";
+  for (const SweepCell& cell : table.cells) {
+    std::vector<std::string> row;
+    for (const double radius : cell.radii) row.push_back(number_text(radius));
+    row.push_back(std::isfinite(cell.val) ? number_text(cell.val) : "");
+    text += csv_row(row) + "\n";
+  }
+  return text;
 }
 
 }  // namespace gluon::lab

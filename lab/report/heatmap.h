@@ -12,4 +12,7 @@ namespace gluon::lab {
 
 std::string heatmap_svg(const ReportSweep& sweep, FigureWidth width = FigureWidth::kPage);
 
+/// A column per group of layers, then val, which is empty where a run diverged.
+std::string heatmap_csv(const ReportSweep& sweep);
+
 }  // namespace gluon::lab

@@ -11,10 +11,7 @@
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
-#include "lab/train/config_fields.h"
 #include "lab/train/effect.h"
-#include "lab/train/experiment.h"
-#include "lab/train/trainer.h"
 
 namespace gluon::lab {
 namespace {
@@ -74,8 +71,6 @@ void write_csv(const SweepOptions& options, std::vector<SweepCell> cells) {
 
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
 
-bool holds_run(const fs::path& folder) { return fs::exists(folder / "config.toml"); }
-
 // The result of a run that has ended already, or diverged; nothing when it has not.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
   const RunDirectory directory = RunDirectory::open(config.out);
@@ -88,31 +83,14 @@ std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vec
 
 // Starts or continues the run in config.out; nothing when it was stopped.
 std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii, Progress& progress,
-                                    const std::function<void(const std::string&)>& announce,
-                                    const std::atomic<bool>& stop) {
-  const Experiment experiment = make_experiment(config);
-  check_radius_effect(config, experiment.model->layers());
-  Trainer trainer(config, experiment.model, experiment.dataset);
-  const bool exists = holds_run(config.out);
-  RunDirectory directory =
-      exists ? RunDirectory::reopen(config.out) : RunDirectory::create(config.out, config_toml(config));
-  if (has_checkpoint(directory.checkpoints())) {
-    const LoadedCheckpoint loaded = load_checkpoint(directory.checkpoints());
-    if (!loaded.warning.empty()) announce(loaded.warning);
-    trainer.resume(loaded.checkpoint);
-  }
+                                    const Announce& announce, const std::atomic<bool>& stop) {
   try {
-    RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
-    const TrainSummary summary = trainer.run(&writer, stop);
+    const TrainSummary summary = train_whole(config, progress, announce, stop);
     if (summary.interrupted) return std::nullopt;
     return SweepCell{radii, summary.val, summary.loss, summary.seconds};
   } catch (const NonFiniteGradient& error) {
-    progress.finish();
-    write_text_atomically(directory.path() / kDiverged, join(error.what(), "\n"));
+    write_text_atomically(fs::path(config.out) / kDiverged, join(error.what(), "\n"));
     return finished_cell(config, radii);
-  } catch (...) {  // as gluon train: a run that failed in its first step leaves no folder behind
-    if (!exists && trainer.steps_taken() == 0) directory.discard();
-    throw;
   }
 }
 
@@ -136,10 +114,7 @@ std::vector<PlannedCell> plan(const TrainConfig& config, const SweepOptions& opt
       cell.refusal = error.what();
     }
     check_effect(cell.config);
-    if (holds_run(cell.config.out)) {
-      GLUON_CHECK(config_toml(read_run_config(cell.config.out)) == config_toml(cell.config), "sweep: ", cell.config.out,
-                  " holds a run with another config; choose another --out");
-    }
+    if (holds_run(cell.config.out)) check_same_config(cell.config, "sweep");
     cells.push_back(std::move(cell));
   }
   return cells;
@@ -205,8 +180,7 @@ SweepAxis parse_axis(const std::string& text) {
 }
 
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
-                                 const std::function<void(const std::string&)>& announce,
-                                 const std::atomic<bool>& stop) {
+                                 const Announce& announce, const std::atomic<bool>& stop) {
   GLUON_CHECK(!options.axes.empty(), "sweep: expected --radius group=radius,radius,...");
   const std::vector<PlannedCell> cells = plan(config, options);
   (void)earlier_cells(options);

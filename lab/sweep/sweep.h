@@ -11,14 +11,13 @@
 
 #include <atomic>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lab/train/config.h"
-#include "lab/train/run_writer.h"
+#include "lab/train/whole_run.h"
 
 namespace gluon::lab {
 
@@ -64,8 +63,7 @@ struct SweepOptions {
 /// when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, sweep.csv is
 /// of other groups, and where a training run would.
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
-                                 const std::function<void(const std::string&)>& announce,
-                                 const std::atomic<bool>& stop);
+                                 const Announce& announce, const std::atomic<bool>& stop);
 
 /// A table of validation losses, the best one marked; with several axes the last one goes across.
 std::string sweep_table(const SweepOptions& options, const std::vector<SweepCell>& cells);

@@ -90,6 +90,17 @@ TEST(FigureSvg, StepsAreWholeNumbers) {
   EXPECT_NE(figure_svg(figure).find(">1.5</text>"), figure_svg(figure).rfind(">1.5</text>"));
 }
 
+TEST(Figure, OnALogAxisEqualRatiosAreEqualDistances) {
+  const FigureSeries series{.label = "s", .x = {0.01, 0.1, 1}, .y = {1, 2, 3}, .style = LineStyle::kDots};
+  const std::string svg = figure_svg({.log_x = true, .whole_x = false, .series = {series}});
+  std::vector<double> places;
+  for (std::size_t at = svg.find("cx=\""); at != std::string::npos; at = svg.find("cx=\"", at + 1)) {
+    places.push_back(std::stod(svg.substr(at + 4)));
+  }
+  ASSERT_EQ(places.size(), 3u);
+  EXPECT_NEAR(places[1] - places[0], places[2] - places[1], 0.02);
+}
+
 TEST(FigureSvg, LongSeriesAreThinnedAndKeepTheirSpikes) {
   FigureSeries series{.label = "s", .color = "#123456"};
   for (int i = 0; i < 200'000; ++i) {
