@@ -17,6 +17,7 @@ void add_data(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_fit(CLI::App& app);
 void add_report(CLI::App& app);
+void add_reproduce(CLI::App& app);
 void add_sample(CLI::App& app);
 void add_theory(CLI::App& app);
 void add_sweep(CLI::App& app);

@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   });
   using namespace gluon::cli;
   for (const auto add : {add_train, add_sweep, add_tune, add_eval, add_sample, add_data, add_fit, add_report, add_watch,
-                         add_theory, add_bench}) {
+                         add_theory, add_reproduce, add_bench}) {
     add(app);
   }
   check_numbers(app);

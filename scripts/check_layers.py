@@ -25,6 +25,8 @@ ORDER = [
     ("lab/train",),
     ("lab/sweep",),
     ("lab/report",),
+    ("lab/reproduce",),
+    ("experiments",),
     ("benchmarks",),
     ("cli",),
 ]

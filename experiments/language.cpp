@@ -1,0 +1,39 @@
+#include "experiments/language.h"
+
+#include "experiments/layer_table.h"
+#include "gluon/core/check.h"
+
+namespace gluon::experiments {
+
+lab::TrainConfig measured(lab::Workbench& bench, Estimator mode) {
+  lab::TrainConfig config = bench.language();
+  config.smoothness_every = bench.pick(10, 50);
+  config.smoothness_mode = estimator_name(mode);
+  return config;
+}
+
+lab::TrainConfig adamw_baseline(lab::Workbench& bench) {
+  lab::TrainConfig config = bench.language();
+  config.preset = "adamw";
+  config.weight_decay = 0;
+  return config;
+}
+
+double group_l1(const TrajectoryFit& fits, const std::string& group) {
+  return spread_of(values_of(
+                       fits, [](const LayerFit& layer) { return layer.group; }, group,
+                       [](const LayerFit& layer) { return layer.fit.l1; }))
+      .median;
+}
+
+std::string scale_note(lab::Workbench& bench) {
+  const lab::TrainConfig config = bench.language();
+  const std::string here = config.data.empty()
+                               ? "Gluon's own sources as bytes"
+                               : bench.pick("bytes of an OpenWebText sample", "GPT-2 tokens of an English Wikipedia");
+  return join("The paper: NanoGPT-124M, 5000 steps of 512 x 1024 FineWeb tokens. Here: ", config.model, ", ",
+              config.steps, " steps of ", config.batch * config.accumulate, " x ", bench.pick(128, 1024), ", ", here,
+              ", one seed.");
+}
+
+}  // namespace gluon::experiments

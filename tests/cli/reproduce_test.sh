@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# gluon reproduce as people call it: names, missing data, one small experiment from its runs to its figures.
+# shellcheck source-path=SCRIPTDIR source=checks.sh
+. "$(dirname "$0")/checks.sh"
+
+expect 0 "nanogpt-smoothness" reproduce list
+expect 2 "unknown experiment 'nothing'; gluon reproduce list prints their names" reproduce nothing --out r
+expect 2 "expected a folder for the results: --out DIR" reproduce norms --small
+expect 2 "names is required" reproduce --small --out r
+expect 2 "cnn-accuracy needs none/cifar10; --data names its folder" reproduce cnn-accuracy --small --data none --out r
+expect 2 "norms needs none/text/wikipedia.txt.xz" reproduce norms --data none --out r
+expect 2 "authors-logs needs none/paper-logs/nanogpt-unscion.txt" reproduce authors-logs --data none --out r
+expect 2 "--device must be cpu, cuda or cuda:N" reproduce norms --small --data none --device tpu --out r
+check "nothing is left of what could not run" [ ! -e r/results.csv ]
+
+# norms: two runs. Stopped in the first one, the same command goes on.
+"$program" reproduce norms --small --data none --out r >first.txt 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+  grep -q '^step' first.txt && break
+  sleep 0.1
+done
+kill -TERM $pid
+wait $pid
+check "a stopped experiment exits as a stopped run" [ $? -eq 143 ]
+check "it says how to go on" grep -q "stopped; run the same command again to continue" first.txt
+check "it has no result yet" [ ! -e r/norms ]
+expect 0 "wrote r/norms/study.md" reproduce norms --small --data none --out r
+check "the project's own sources are named" grep -q "Gluon's own sources as bytes" r/norms/study.md
+check "it has a verdict" grep -Eq '\| (agrees|differs) \|$' r/norms/study.md
+check "both runs ended" [ "$(wc -l <r/results.csv)" -eq 3 ]
+check "runs keep no checkpoint" [ ! -e r/runs/unscion-consecutive/checkpoint ]
+expect 0 "wrote r/norms/study.md" reproduce norms --small --data none --out r
+expect 2 "holds a run with another config; choose another --out" reproduce norms --data none --out r --small --device cuda
+all_passed
