@@ -53,6 +53,8 @@ SmoothnessResult run_smoothness(const lab::TrainConfig& config, int64_t windows)
   GLUON_CHECK(windows >= 1, "bench smoothness: windows must be >= 1, got ", windows);
   GLUON_CHECK(config.smoothness_every >= 2, "bench smoothness: --smoothness-every must be >= 2, got ",
               config.smoothness_every);
+  GLUON_CHECK(config.smoothness_start == 0, "bench smoothness: --smoothness-start must be 0, got ",
+              config.smoothness_start);
   lab::TrainConfig without = config;
   without.smoothness_every = 0;
   lab::Trainer plain = make_trainer(without);

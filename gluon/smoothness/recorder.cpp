@@ -116,6 +116,7 @@ Measured measure(Group& group) {
 
 void RecorderOptions::validate() const {
   GLUON_CHECK(every >= 1, "Recorder: every must be >= 1, got ", every);
+  GLUON_CHECK(start >= 0, "Recorder: start must be >= 0, got ", start);
   GLUON_CHECK(estimator != Estimator::kUnknown,
               "Recorder: the estimator must be consecutive, full or same_batch, got unknown");
   if (dual != kExact && dual != kAuto) (void)make_orthogonalizer(dual);
@@ -184,7 +185,9 @@ Recorder::Recorder(std::span<const Layer> layers, const Geometry& geometry, Reco
 
 Recorder::~Recorder() = default;
 
-bool Recorder::watches(int64_t step) const { return step % parts_->options.every == 0; }
+bool Recorder::watches(int64_t step) const {
+  return step >= parts_->options.start && step % parts_->options.every == 0;
+}
 
 bool Recorder::has_samples() const {
   return std::any_of(parts_->samples.layers.begin(), parts_->samples.layers.end(),

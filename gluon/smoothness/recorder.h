@@ -1,6 +1,6 @@
 // Recorder: measures trajectory smoothness while an optimizer runs, without touching the run.
 //
-//   step k        before it moves     X_k and g_k are copied               (every `every` steps: k = 0, every, ...)
+//   step k        before it moves     X_k and g_k are copied               (k >= `start`, k a multiple of `every`)
 //   step k + 1    before it moves     the sample is made of them and of X_{k+1}, g_{k+1}; the copies are dropped
 //
 // It is a StepObserver, so `consecutive` and `full` need nothing but Optimizer::add_observer(). In `same_batch` g_k
@@ -37,6 +37,7 @@ namespace gluon {
 
 struct RecorderOptions {
   int64_t every = 50;
+  int64_t start = 0;                              // no pair of steps begins before this one
   Estimator estimator = Estimator::kConsecutive;  // needs no help from the training loop; see Estimator for its price
   std::string dual = "auto";                      // of spectral norms: see above
   // Whether the layer with this index is measured; empty: all are. With several ranks Optimizer::owns(), since only

@@ -92,6 +92,7 @@ void TrainConfig::validate() const {
   (void)is_language_model(model);
   check_radii(*this);
   GLUON_CHECK(smoothness_every >= 0, "--smoothness-every must be >= 1, or 0 for no samples, got ", smoothness_every);
+  GLUON_CHECK(smoothness_start >= 0, "--smoothness-start must be >= 0, got ", smoothness_start);
   (void)measuring_geometry();
   RecorderOptions{.estimator = estimator(), .dual = smoothness_dual}.validate();
   GLUON_CHECK(estimator() != Estimator::kFull || full_batch, "--smoothness-mode full needs --full-batch");

@@ -69,6 +69,7 @@ struct TrainConfig {
 
   // smoothness samples (gluon/smoothness/recorder.h)
   int64_t smoothness_every = 0;          // steps between samples; 0: none
+  int64_t smoothness_start = 0;          // no sample begins before this step
   std::string smoothness_mode;           // empty: full with --full-batch, otherwise same_batch
   std::string smoothness_geometry;       // preset whose norms measure; empty: the run's preset, unscion for AdamW
   std::string smoothness_dual = "auto";  // of spectral norms: exact, an orthogonalizer or auto

@@ -75,6 +75,8 @@ const ConfigField kFields[] = {
     {"nan-limit", &C::nan_limit, "Run", "Batches to skip in a row, or rollbacks of the run, before it is an error"},
 
     {"smoothness-every", &C::smoothness_every, "Smoothness", "Steps between smoothness samples (0: none)"},
+    {"smoothness-start", &C::smoothness_start, "Smoothness",
+     "First step at which a sample may begin; the authors' language run begins at 50, not at projections of zero"},
     {"smoothness-mode", &C::smoothness_mode, "Smoothness",
      "consecutive, full or same_batch (empty: full with --full-batch, otherwise same_batch)"},
     {"smoothness-geometry", &C::smoothness_geometry, "Smoothness",

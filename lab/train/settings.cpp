@@ -133,7 +133,7 @@ class Resolver {
   void add_smoothness() {
     if (config_.smoothness_every == 0) {
       set("smoothness-every", "never");
-      leave_out({"smoothness-mode", "smoothness-geometry", "smoothness-dual"});
+      leave_out({"smoothness-start", "smoothness-mode", "smoothness-geometry", "smoothness-dual"});
       return;
     }
     set("smoothness-mode", estimator_name(config_.estimator()));

@@ -100,6 +100,7 @@ void Trainer::add_recorder() {
   recorder_ = std::make_shared<Recorder>(
       optimizer_.layers(), config_.measuring_geometry(),
       RecorderOptions{.every = config_.smoothness_every,
+                      .start = config_.smoothness_start,
                       .estimator = config_.estimator(),
                       .dual = config_.smoothness_dual,
                       .measures = [this](std::size_t layer) { return optimizer_.owns(layer); }});

@@ -99,7 +99,15 @@ class Trajectory:
 
 class Recorder(StepObserver):
     def __init__(
-        self, layers: Sequence[Layer], geometry: Geometry, *, every: int, mode: str, dual: str, owned: Sequence[bool]
+        self,
+        layers: Sequence[Layer],
+        geometry: Geometry,
+        *,
+        every: int,
+        start: int,
+        mode: str,
+        dual: str,
+        owned: Sequence[bool],
     ) -> None: ...
     def needs_reference(self, step: int) -> bool: ...
     def take_reference(self) -> None: ...

@@ -19,6 +19,8 @@ class SmoothnessRecorder:
         optimizer: a Gluon optimizer, which the recorder observes. With a process group all ranks create the same
             recorder and request samples together; each measures the layers it owns.
         every: a sample starts at steps 0, every, 2 every, ... and ends one step later.
+        start: no sample starts before this step. The authors' language run starts at 50, after projections that begin
+            at zero have moved.
         mode: the source of the two gradients. ``"consecutive"``: each step's own batch, mostly the batches' noise.
             ``"full"``: both are full gradients. ``"same_batch"``: the next batch at the old and the new point, which
             measures curvature without noise. For it, when ``needs_reference()`` is true, compute the gradients of the
@@ -44,19 +46,21 @@ class SmoothnessRecorder:
         every: int = 50,
         mode: str = "consecutive",
         *,
+        start: int = 0,
         dual: str = "auto",
         geometry: Optional[_core.Geometry] = None,
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
         if optimizer._collective is not None:
-            _core.check_agreement(optimizer._collective, "recorders", f"every {every}, mode {mode}, dual {dual}")
+            options = f"every {every}, start {start}, mode {mode}, dual {dual}"
+            _core.check_agreement(optimizer._collective, "recorders", options)
         measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
         self._optimizer = optimizer
         self._collective = optimizer._collective
         layers = optimizer._core.layers
         owned = [optimizer._core.owns(i) for i in range(len(layers))]
-        self._recorder = _core.Recorder(layers, measuring, every=every, mode=mode, dual=dual, owned=owned)
+        self._recorder = _core.Recorder(layers, measuring, every=every, start=start, mode=mode, dual=dual, owned=owned)
         self._trajectory = self._recorder.measured()
         optimizer.add_observer(self._recorder)
 

@@ -86,17 +86,18 @@ void bind_smoothness(py::module_& module) {
       .def("__len__", [](const Trajectory& trajectory) { return samples_of(trajectory).size(); });
 
   py::class_<Recorder, StepObserver, std::shared_ptr<Recorder>>(module, "Recorder")
-      .def(py::init([](const std::vector<Layer>& layers, const Geometry& geometry, int64_t every,
+      .def(py::init([](const std::vector<Layer>& layers, const Geometry& geometry, int64_t every, int64_t start,
                        const std::string& mode, const std::string& dual, const std::vector<bool>& owned) {
              return std::make_shared<Recorder>(
                  layers, geometry,
                  RecorderOptions{.every = every,
+                                 .start = start,
                                  .estimator = parse_estimator(mode),
                                  .dual = dual,
                                  .measures = [owned](std::size_t layer) { return owned.at(layer); }});
            }),
-           py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("every"), py::arg("mode"), py::arg("dual"),
-           py::arg("owned"))
+           py::arg("layers"), py::arg("geometry"), py::kw_only(), py::arg("every"), py::arg("start"), py::arg("mode"),
+           py::arg("dual"), py::arg("owned"))
       .def("needs_reference", &Recorder::needs_reference, py::arg("step"))
       .def("take_reference", &Recorder::take_reference)
       .def("measured", &Recorder::measured)

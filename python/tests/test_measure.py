@@ -56,6 +56,11 @@ def test_recording_does_not_change_the_run():
     assert {row["layer"] for row in rows} == {name for name, _ in model.named_parameters()}
 
 
+def test_no_sample_starts_before_start():
+    _, recorder = recorded(9, every=2, start=3)
+    assert sorted({row["step"] for row in recorder.rows()}) == [5, 7]
+
+
 def test_csv_and_fit(tmp_path):
     model, recorder = recorded(12, gluon.Muon, every=1, mode="consecutive")
     path = tmp_path / "smoothness.csv"
@@ -96,6 +101,7 @@ def test_same_batch_needs_its_reference(model):
     "make, kind, text",
     [
         (lambda ours, _: gluon.SmoothnessRecorder(ours, every=0), ValueError, "every must be >= 1"),
+        (lambda ours, _: gluon.SmoothnessRecorder(ours, start=-1), ValueError, "start must be >= 0, got -1"),
         (lambda ours, _: gluon.SmoothnessRecorder(ours, mode="both"), ValueError, "allowed|consecutive"),
         (lambda _, torchs: gluon.SmoothnessRecorder(torchs), TypeError, "expected a gluon optimizer, got SGD"),
         (lambda *_: gluon.fit([1.0], [1.0]), ValueError, ""),

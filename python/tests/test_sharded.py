@@ -166,7 +166,7 @@ def test_subgroup(results):
         ("deepcopy", "TypeError", "an optimizer with a process group cannot be copied or pickled"),
         ("pickle", "TypeError", "an optimizer with a process group cannot be copied or pickled"),
         ("save", "TypeError", "an optimizer with a process group cannot be copied or pickled"),
-        ("other_recorder", "ValueError", "ranks differ in their recorders: rank 0 has 'every 2, mode"),
+        ("other_recorder", "ValueError", "ranks differ in their recorders: rank 0 has 'every 2, start 0, mode"),
         ("no_file", "ValueError", "/no/such/folder/smoothness.csv"),
         ("recorded_join", "ValueError", "adding parameters would change which rank owns which layer"),
         ("before", "ValueError", "process_group: call torch.distributed.init_process_group() before creating"),

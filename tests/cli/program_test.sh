@@ -142,6 +142,7 @@ expect 2 "gluon: " train "${small[@]}" --out "$work/$(printf 'x%.0s' $(seq 300))
 expect 0 "one pass" bench fit --samples 1000 --repeats 1
 expect 2 "samples must be >= 2, got 1" bench fit --samples 1
 expect 0 "overhead" bench smoothness "${small[@]}" --smoothness-every 2 --windows 1
+expect 2 "bench smoothness: --smoothness-start must be 0, got 2" bench smoothness "${small[@]}" --smoothness-every 2 --smoothness-start 2
 
 # Reports.
 cp -r "$work/recorded" "$work/unsampled"

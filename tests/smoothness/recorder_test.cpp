@@ -119,6 +119,17 @@ TEST(Recorder, SameBatchMeasuresCurvatureUnderNoise) {
   for (const Sample& sample : consecutive.layers[0].samples) EXPECT_GT(sample.smoothness, 10 * tall.l0);
 }
 
+TEST(Recorder, NoPairBeginsBeforeTheStart) {
+  const TallQuadratic tall;
+  for (const Estimator estimator : {Estimator::kConsecutive, Estimator::kSameBatch}) {
+    const RecorderOptions options{.every = 3, .start = 4, .estimator = estimator};
+    const Trajectory late = record(tall.problem, one_norm(kNorm, 1e-3), options, 12);
+    std::vector<int64_t> steps;
+    for (const Sample& sample : late.layers[0].samples) steps.push_back(sample.step);
+    EXPECT_EQ(steps, (std::vector<int64_t>{7, 10}));  // pairs begin at 6 and 9
+  }
+}
+
 TEST(Recorder, DualIsExactOnTheCpuUnlessAnOrthogonalizerIsNamed) {
   const Problem problem = quadratic({{.rows = 24, .cols = 16}}, 3);
   const auto with = [&](const std::string& dual) {
@@ -294,6 +305,7 @@ TEST(Recorder, BadInput) {
   const std::vector<Layer> layers = quadratic({{.rows = 3, .cols = 3}}).layers();
   EXPECT_INPUT_ERROR(Recorder(layers, presets::adamw()), "layer 'layer0' has no norm");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.every = 0}), "every must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.start = -1}), "start must be >= 0, got -1");
   EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
                      "must be consecutive, full or same_batch");
   EXPECT_INPUT_ERROR(RecorderOptions{.dual = "lanczos"}.validate(), "lanczos");

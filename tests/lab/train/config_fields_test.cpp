@@ -25,7 +25,8 @@ TEST(ConfigToml, TheDefaultsAreTheDocumentedText) {
             "orthogonalizer=\"\"\nclip=1\nlabel-smoothing=-1\n"
             "steps=400\nseed=0\ndevice=\"cpu\"\nprecision=\"\"\ncuda-graph=1\ndeterministic=false\n"
             "eval-every=50\nsave-every=200\non-nan=\"error\"\nnan-limit=10\n"
-            "smoothness-every=0\nsmoothness-mode=\"\"\nsmoothness-geometry=\"\"\nsmoothness-dual=\"auto\"\n");
+            "smoothness-every=0\nsmoothness-start=0\nsmoothness-mode=\"\"\nsmoothness-geometry=\"\"\nsmoothness-dual="
+            "\"auto\"\n");
 }
 
 TEST(ConfigToml, EveryFieldReadsBack) {

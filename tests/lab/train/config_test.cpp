@@ -99,6 +99,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"radius=hidden=x", "--radius hidden: expected a number, got 'x'"},
     {"full-batch=true\naccumulate=2", "exclude each other"},
     {"smoothness-every=-1", "--smoothness-every must be >= 1, or 0 for no samples, got -1"},
+    {"smoothness-start=-1", "--smoothness-start must be >= 0, got -1"},
     {"smoothness-mode=unknown", "--smoothness-mode must be consecutive, full or same_batch, got 'unknown'"},
     {"smoothness-mode=full", "--smoothness-mode full needs --full-batch"},
     {"full-batch=true\nsmoothness-mode=same_batch",
@@ -127,6 +128,10 @@ const std::pair<const char*, const char*> kWithoutEffect[] = {
     {"clip=2", "--clip has no effect on preset unscion, only on adamw, got 2"},
     {"preset=deterministic_gluon\northogonalizer=svd", "--orthogonalizer has no effect on preset deterministic_gluon"},
     {"smoothness-mode=consecutive", "--smoothness-mode has no effect without --smoothness-every, got consecutive"},
+    {"smoothness-start=4", "--smoothness-start has no effect without --smoothness-every, got 4"},
+    {"steps=12\nsmoothness-every=5\nsmoothness-start=11",
+     "--smoothness-start 11 leaves no sample: with --steps 12 and --smoothness-every 5 the last begins at step 10"},
+    {"steps=1\nsmoothness-every=5\nsmoothness-start=1", "--smoothness-start 1 leaves no sample: with --steps 1"},
     {"smoothness-geometry=scion", "--smoothness-geometry has no effect without --smoothness-every"},
     {"smoothness-dual=exact", "--smoothness-dual has no effect without --smoothness-every"},
     {"preset=sign_descent\nsmoothness-every=2\nsmoothness-dual=exact", "--smoothness-dual has no effect on norms"},
@@ -148,6 +153,7 @@ TEST(TrainConfig, FlagsWithoutEffectAreNamed) {
   EXPECT_NO_THROW(check_effect(TrainConfig()));
   EXPECT_NO_THROW(check_effect(with("preset=adamw\nclip=2")));
   EXPECT_NO_THROW(check_effect(with("smoothness-every=2\nsmoothness-mode=consecutive\nsmoothness-dual=exact")));
+  EXPECT_NO_THROW(check_effect(with("steps=12\nsmoothness-every=5\nsmoothness-start=10")));
   for (const auto& [toml, message] : kWithoutEffect) {
     EXPECT_NO_THROW(with(toml).validate()) << toml;  // a run of an older program can be read
     EXPECT_INPUT_ERROR(check_effect(with(toml)), message);

@@ -18,7 +18,7 @@ const std::map<std::string, std::string> kOtherValues{
     {"preset", "unscion"}, {"radius", "hidden=0.1"}, {"lr", "0.5"}, {"weight-decay", "0.5"},
     {"momentum", "ema(0.5)"}, {"schedule", "constant"}, {"orthogonalizer", "svd"}, {"clip", "2"},
     {"label-smoothing", "0.1"}, {"steps", "7"}, {"seed", "3"}, {"precision", "float32"}, {"cuda-graph", "0"},
-    {"eval-every", "3"}, {"save-every", "3"}, {"on-nan", "skip"}, {"nan-limit", "3"}, {"smoothness-every", "2"}, {"smoothness-mode", "consecutive"},
+    {"eval-every", "3"}, {"save-every", "3"}, {"on-nan", "skip"}, {"nan-limit", "3"}, {"smoothness-every", "2"}, {"smoothness-start", "5"}, {"smoothness-mode", "consecutive"},
     {"smoothness-geometry", "unscion"}, {"smoothness-dual", "exact"}};
 // clang-format on
 // Images, a data set that the batch divides, the whole process, a GPU.

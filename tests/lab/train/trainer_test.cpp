@@ -126,6 +126,19 @@ TEST_F(TrainerTest, SamplesSurviveAKillAndAResume) {
   }
 }
 
+TEST_F(TrainerTest, SamplesBeginAtTheStartAlsoAfterAResume) {
+  config_.smoothness_every = 2;
+  config_.smoothness_start = 5;
+  trained("run", 8);
+  Trainer second = make_trainer(config_);
+  resume(second);
+  for (const LayerTrajectory& layer : read_trajectory(path_).layers) {
+    std::vector<int64_t> steps;
+    for (const Sample& sample : layer.samples) steps.push_back(sample.step);
+    EXPECT_EQ(steps, (std::vector<int64_t>{7, 9, 11})) << layer.layer;  // one step after 6, 8 and 10
+  }
+}
+
 TEST_F(TrainerTest, AccumulationIsTheLargerBatch) {
   config_.batch = 8;
   Trainer one = make_trainer(config_);
