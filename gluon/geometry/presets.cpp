@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::presets {
 namespace {
@@ -19,6 +20,17 @@ std::string muon_norm(MuonScale scale) {
     case MuonScale::kMatchAdam: return "scaled(1/(0.2*sqrt(max(m,n))),spectral)";
   }
   return {};
+}
+
+// Of muon(SCALE); that of muon where there is none.
+MuonScale muon_scale(std::string_view preset) {
+  const Spec spec = parse_spec(preset, "preset");
+  const std::string scale = preset == "muon" ? "aspect" : spec.arguments.size() == 1 ? spec.arguments[0] : "";
+  if (scale == "none") return MuonScale::kNone;
+  if (scale == "aspect") return MuonScale::kAspect;
+  if (scale == "match_adam") return MuonScale::kMatchAdam;
+  throw InputError(
+      join("preset: unknown scale in '", preset, "'; allowed are muon(none), muon(aspect), muon(match_adam)"));
 }
 
 // Scion's norms with the radii of UnscionOptions or ScionOptions times gamma; conv_gamma is for convolutions, and for
@@ -118,13 +130,15 @@ Geometry adamw(double learning_rate, double weight_decay) {
   return Geometry({{.norm = "adamw", .radius = learning_rate, .weight_decay = weight_decay}});
 }
 
+bool is_muon(std::string_view name) { return name == "muon" || name.starts_with("muon("); }
+
 Geometry make(std::string_view name, const Radii& radii) {
   const auto single = [&](double value) {
     read_radii(name, radii, {{"all", &value}});
     return value;
   };
-  if (name == "muon") {
-    MuonOptions options;
+  if (is_muon(name)) {
+    MuonOptions options{.scale = muon_scale(name)};
     read_radii(name, radii, {{"hidden", &options.hidden}, {"adamw", &options.adamw}});
     return muon(options);
   }
@@ -148,9 +162,10 @@ Geometry make(std::string_view name, const Radii& radii) {
     return deterministic_gluon(options);
   }
   if (name == "adamw") return adamw(single(3e-4));
-  throw InputError(join("preset: unknown name '", name,
-                        "'; allowed are muon, scion, unscion, sign_descent, normalized_descent, "
-                        "deterministic_gluon, adamw"));
+  throw InputError(
+      join("preset: unknown name '", name,
+           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), scion, unscion, sign_descent, "
+           "normalized_descent, deterministic_gluon, adamw"));
 }
 
 }  // namespace gluon::presets

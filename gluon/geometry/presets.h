@@ -1,7 +1,7 @@
 // Presets: the named methods of the paper as geometries.
 //
-//   muon                 hidden, conv: spectral with one of three scales; AdamW elsewhere. Public Muon's own steps
-//                        are OptimizerOptions{.orthogonalizer = "newton_schulz"}
+//   muon, muon(SCALE)    hidden, conv: spectral with one of the scales none, aspect (muon's) and match_adam; AdamW
+//                        elsewhere. Public Muon's own steps are OptimizerOptions{.orthogonalizer = "newton_schulz"}
 //   scion, unscion       hidden     scaled(sqrt(n/m),spectral)
 //                        conv       scaled(sqrt(kernel*n/m),spectral)
 //                        head       scaled(n,max_entry)
@@ -80,9 +80,12 @@ Geometry normalized_descent(double radius = 0.02);
 Geometry deterministic_gluon(const DeterministicOptions& options);
 Geometry adamw(double learning_rate = 3e-4, double weight_decay = 0.1);
 
+/// Whether a preset's name is muon, perhaps with a scale.
+bool is_muon(std::string_view name);
+
 /// The preset called `name` with the radii in `radii` instead of its own, keyed as the option fields above
-/// ("hidden", "embedding", ..., "gamma", "L0", "L1", "all"). Throws InputError that lists the presets, or the
-/// keys this preset has.
+/// ("hidden", "embedding", ..., "gamma", "L0", "L1", "all"). Throws InputError that lists the presets, Muon's
+/// scales, or the keys this preset has.
 Geometry make(std::string_view name, const std::map<std::string, double>& radii = {});
 
 }  // namespace gluon::presets

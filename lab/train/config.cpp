@@ -104,7 +104,7 @@ void TrainConfig::validate() const {
 Geometry TrainConfig::geometry() const {
   std::map<std::string, double> radii = parse_radii(radius);
   if (lr > 0) {
-    GLUON_CHECK(preset == "adamw" || preset == "muon", "--lr is the learning rate of AdamW; preset ", preset,
+    GLUON_CHECK(preset == "adamw" || presets::is_muon(preset), "--lr is the learning rate of AdamW; preset ", preset,
                 " takes --radius instead");
     const char* group = preset == "adamw" ? "all" : "adamw";
     GLUON_CHECK(radii.emplace(group, lr).second, "--lr and --radius ", group, " set the same learning rate; give one");

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -197,8 +198,11 @@ double RunDirectory::rewind(int64_t step) {
 
 fs::path make_run_path(const std::string& stem) {
   fs::create_directories("runs");
+  std::string name = stem;
+  std::replace(name.begin(), name.end(), '(', '-');
+  std::erase(name, ')');
   for (int number = 1;; ++number) {
-    fs::path path = fs::path("runs") / join(stem, "-", number);
+    fs::path path = fs::path("runs") / join(name, "-", number);
     if (fs::create_directory(path)) return path;
   }
 }

@@ -101,7 +101,8 @@ class RunDirectory {
   std::shared_ptr<const int> lock_;  // held while this process may write
 };
 
-/// Creates the first of the folders runs/<stem>-1, runs/<stem>-2, ... that does not exist.
+/// Creates the first of the folders runs/<stem>-1, runs/<stem>-2, ... that does not exist. In their names the stem's
+/// parentheses, which shells do not take as they are, become a dash: nanogpt-tiny-muon-none-1.
 std::filesystem::path make_run_path(const std::string& stem);
 
 }  // namespace gluon::lab

@@ -88,7 +88,7 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     for (const char* key : {"gamma", "conv_gamma"}) {
       if (given.count(key)) next.radius += join(",", key, "=", short_text(given[key]));
     }
-  } else if (run.preset == "muon") {
+  } else if (presets::is_muon(run.preset)) {
     for (const GroupRadius& radius : radii) {
       if (radius.group == "hidden" || radius.group == "conv") next.radius = "hidden=" + short_text(radius.predicted);
     }

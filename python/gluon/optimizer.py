@@ -55,8 +55,8 @@ class Gluon(torch.optim.Optimizer):
             plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball`` and ``split``.
         lr: factor on all radii, which torch's schedulers change.
-        preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"sign_descent"``, ``"normalized_descent"``,
-            ``"deterministic_gluon"`` or ``"adamw"``.
+        preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"muon(none)"``, ``"muon(match_adam)"``,
+            ``"sign_descent"``, ``"normalized_descent"``, ``"deterministic_gluon"`` or ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
             radius. Other optimizers call a radius learning rate.
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.

@@ -10,7 +10,7 @@ import gluon
 @pytest.mark.parametrize(
     "options, text",
     [
-        (dict(preset="sgd"), "preset: unknown name 'sgd'; allowed are muon, scion"),
+        (dict(preset="lion"), "preset: unknown name 'lion'; allowed are muon, muon"),
         (dict(radius={"hiden": 1}), "unknown radius 'hiden'; allowed are hidden"),
         (dict(radius={"hidden": -1}), "must be"),
         (dict(momentum=1.5), r"beta must be in \[0, 1\), got 1.5"),

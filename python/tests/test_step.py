@@ -127,7 +127,9 @@ def test_scions_row_and_column_norms(norm, kwargs):
     assert torch.allclose(weight, -(x.T if kwargs.get("transpose") else x), atol=1e-12)
 
 
-PRESETS = ["unscion", "scion", "muon", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw"]
+PRESETS = [
+    "unscion", "scion", "muon", "muon(match_adam)", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("preset", PRESETS)

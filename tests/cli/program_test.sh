@@ -48,6 +48,13 @@ expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
 
+# A scale of Muon is part of its name, but its parentheses are not part of a folder's.
+expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --preset 'muon(none)' --lr 0.01
+check "the run has no parentheses in its name" [ -e runs/nanogpt-tiny-muon-none-1/config.toml ]
+expect 0 "finished after 3 steps" train --resume --out runs/nanogpt-tiny-muon-none-1 --steps 3
+expect 2 "another run: its geometry is" train --resume --out runs/nanogpt-tiny-muon-none-1 --preset muon
+expect 2 "unknown scale in 'muon(adam)'; allowed are muon(none), muon(aspect), muon(match_adam)" train --preset 'muon(adam)'
+
 # Any name of a file that TOML can hold works in every command; another one is refused before the first step.
 odd=$'a #1 "b" \'c\'\\ = [d]\ne.txt'
 seq 3000 >"$odd"

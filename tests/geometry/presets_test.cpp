@@ -103,6 +103,20 @@ TEST(Presets, MuonScales) {
   }
 }
 
+TEST(Presets, MuonScalesByName) {
+  using presets::make, presets::MuonScale;
+  for (const auto& [name, scale] : {std::pair{"muon", MuonScale::kAspect},
+                                    {"muon(aspect)", MuonScale::kAspect},
+                                    {"muon(none)", MuonScale::kNone},
+                                    {"muon(match_adam)", MuonScale::kMatchAdam}}) {
+    EXPECT_EQ(norms_of(make(name), gpt()), norms_of(presets::muon({.scale = scale}), gpt())) << name;
+    expect_radii(make(name, {{"hidden", 0.5}, {"adamw", 0.25}}), gpt(), {0.25, 0.5, 0.25});
+    EXPECT_EQ(make(name).momentum().name(), "nesterov(0.95)");
+    EXPECT_TRUE(presets::is_muon(name));
+  }
+  for (const char* name : {"muons", "scion", "", "unscion(muon)"}) EXPECT_FALSE(presets::is_muon(name)) << name;
+}
+
 TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
   const Geometry geometry = presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
   EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
@@ -144,7 +158,15 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 }
 
 TEST(Presets, BadInput) {
-  EXPECT_INPUT_ERROR(presets::make("lion"), "unknown name 'lion'; allowed are muon, scion, unscion, sign_descent");
+  EXPECT_INPUT_ERROR(presets::make("lion"),
+                     "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
+                     "muon(match_adam), scion, unscion, sign_descent, normalized_descent");
+  for (const char* name : {"muon(adam)", "muon()", "muon(none,aspect)"}) {
+    EXPECT_INPUT_ERROR(presets::make(name), "unknown scale in '" + std::string(name) + "'; allowed are muon(none), ");
+  }
+  EXPECT_INPUT_ERROR(presets::make("muon(none"), "preset: expected name(argument,...), got 'muon(none'");
+  EXPECT_INPUT_ERROR(presets::make("scion(none)"), "unknown name 'scion(none)'");
+  EXPECT_INPUT_ERROR(presets::make("muon(none)", {{"all", 1}}), "preset muon(none): unknown radius 'all'");
   EXPECT_INPUT_ERROR(presets::make("unscion", {{"heads", 1}}),
                      "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, "
                      "untied_embedding, head, vector");

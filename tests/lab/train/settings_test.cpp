@@ -15,8 +15,8 @@ std::map<std::string, std::string> resolved(const TrainConfig& config) {
 }
 
 TEST(Settings, HoldNoPlaceholders) {
-  for (const char* preset :
-       {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw"}) {
+  for (const char* preset : {"unscion", "scion", "muon", "muon(none)", "sign_descent", "normalized_descent",
+                             "deterministic_gluon", "adamw"}) {
     for (const char* model : {"nanogpt-tiny", "nanogpt-124m", "cifar-cnn"}) {
       for (const int64_t every : {0, 5}) {
         TrainConfig config;
@@ -61,6 +61,9 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   EXPECT_EQ(settings["radius"], "hidden=0.02");
   EXPECT_EQ(settings["lr"], "0.01");
   EXPECT_EQ(settings["momentum"], "nesterov(0.95)");
+
+  config.preset = "muon(match_adam)";
+  EXPECT_EQ(resolved(config)["lr"], "0.01");
 
   config.preset = "adamw";
   config.lr = 0;

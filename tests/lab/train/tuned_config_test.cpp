@@ -30,6 +30,7 @@ TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
   const std::vector<GroupRadius> llm{group("hidden", 0.5), group("embedding", 3)};
   EXPECT_EQ(tuned_radius("unscion", llm), "unscion: embedding=3,hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm), "muon: hidden=0.5");
+  EXPECT_EQ(tuned_radius("muon(none)", llm), "muon(none): hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm, "hidden=1,adamw=0.25"), "muon: hidden=0.5,adamw=0.25");
   EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=0.5");
   EXPECT_EQ(tuned_radius("scion", llm, "gamma=0.5"), "scion: embedding=6,hidden=1,gamma=0.5");
