@@ -223,10 +223,9 @@ void tune(const TuneCommand& command) {
   const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
   GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
               "tune: --out must not be the config of a run, got ", out);
-  // The radii of theorem 1 follow the gradient: a smaller one does not mean a cooldown.
   Trajectory trajectory = read_trajectory(command.run);
-  const FullRadiusSamples selection = config.preset == "deterministic_gluon" ? FullRadiusSamples{std::move(trajectory)}
-                                                                             : at_full_radius(std::move(trajectory));
+  const FullRadiusSamples selection = config.radii_follow_gradients() ? FullRadiusSamples{std::move(trajectory)}
+                                                                      : at_full_radius(std::move(trajectory));
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(fits);
   for (const GroupRadius& radius : radii) {

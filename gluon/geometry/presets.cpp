@@ -114,6 +114,10 @@ Geometry sign_descent(double radius) { return Geometry({{.norm = "max_entry", .r
 
 Geometry normalized_descent(double radius) { return Geometry({{.norm = "euclidean", .radius = radius}}); }
 
+Geometry sgd(double learning_rate) {
+  return Geometry({{.norm = "euclidean", .radius = steepest_radius(learning_rate)}});
+}
+
 Geometry deterministic_gluon(const DeterministicOptions& options) {
   std::vector<Rule> rules = options.norms.rules();
   for (Rule& rule : rules) {
@@ -156,6 +160,7 @@ Geometry make(std::string_view name, const Radii& radii) {
   }
   if (name == "sign_descent") return sign_descent(single(3e-4));
   if (name == "normalized_descent") return normalized_descent(single(0.02));
+  if (name == "sgd") return sgd(single(0.1));
   if (name == "deterministic_gluon") {
     DeterministicOptions options{.norms = unscion()};
     read_radii(name, radii, {{"L0", &options.l0}, {"L1", &options.l1}});
@@ -165,7 +170,7 @@ Geometry make(std::string_view name, const Radii& radii) {
   throw InputError(
       join("preset: unknown name '", name,
            "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), scion, unscion, sign_descent, "
-           "normalized_descent, deterministic_gluon, adamw"));
+           "normalized_descent, sgd, deterministic_gluon, adamw"));
 }
 
 }  // namespace gluon::presets

@@ -10,6 +10,7 @@
 //                        vectors    scaled(1/sqrt(m),euclidean)
 //   sign_descent         max_entry everywhere
 //   normalized_descent   euclidean everywhere
+//   sgd                  euclidean everywhere with the radius steepest(ETA): X <- X - ETA M
 //   deterministic_gluon  another preset's norms with theorem 1's radii, full gradients and no momentum
 //   adamw                AdamW everywhere
 //
@@ -77,6 +78,7 @@ Geometry scion(const ScionOptions& options = {});
 Geometry unscion(const UnscionOptions& options = {});
 Geometry sign_descent(double radius = 3e-4);
 Geometry normalized_descent(double radius = 0.02);
+Geometry sgd(double learning_rate = 0.1);
 Geometry deterministic_gluon(const DeterministicOptions& options);
 Geometry adamw(double learning_rate = 3e-4, double weight_decay = 0.1);
 

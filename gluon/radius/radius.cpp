@@ -62,6 +62,18 @@ class SmoothRadius : public RadiusRule {
   double zeta_;
 };
 
+class SteepestRadius : public RadiusRule {
+ public:
+  explicit SteepestRadius(double eta) : eta_(eta) {
+    GLUON_CHECK(std::isfinite(eta) && eta > 0, "steepest radius: eta must be > 0, got ", eta);
+  }
+  at::Tensor radius(const BatchStep& batch) const override { return eta_ * batch.momentum_dual_norm(); }
+  std::string name() const override { return spec_text("steepest", {eta_}); }
+
+ private:
+  double eta_;
+};
+
 }  // namespace
 
 Radius::Radius(double constant) : rule_(std::make_shared<ConstantRadius>(constant)) {}
@@ -76,12 +88,14 @@ Radius smooth_radius(double l0, double l1) { return {std::make_shared<SmoothRadi
 Radius relative_noise_radius(double l0, double l1, double zeta) {
   return {std::make_shared<SmoothRadius>(l0, l1, zeta)};
 }
+Radius steepest_radius(double eta) { return {std::make_shared<SteepestRadius>(eta)}; }
 
 Radius make_radius(std::string_view name) {
   const Spec spec = parse_spec(name, "radius");
   std::vector<double> numbers;
   for (const auto& argument : spec.arguments) numbers.push_back(parse_number(argument, "radius"));
   if (spec.name == "power" && numbers.size() == 1) return power_radius(numbers[0]);
+  if (spec.name == "steepest" && numbers.size() == 1) return steepest_radius(numbers[0]);
   if (spec.name == "smooth" && numbers.size() == 2) return smooth_radius(numbers[0], numbers[1]);
   if (spec.name == "relative_noise" && numbers.size() == 3) {
     return relative_noise_radius(numbers[0], numbers[1], numbers[2]);
@@ -90,7 +104,7 @@ Radius make_radius(std::string_view name) {
     return constant_radius(parse_number(spec.name, "radius"));
   }
   throw InputError(join("radius: unknown rule '", name,
-                        "'; allowed are a number, power(T), smooth(L0,L1), relative_noise(L0,L1,ZETA)"));
+                        "'; allowed are a number, power(T), smooth(L0,L1), relative_noise(L0,L1,ZETA), steepest(ETA)"));
 }
 
 }  // namespace gluon

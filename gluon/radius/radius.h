@@ -6,9 +6,11 @@
 //   power(t)                    t (k+1)^(-3/4)                             paper: theorem 3
 //   smooth(L0,L1)               |g|* / (L0 + L1 |g|*)                      paper: theorem 1
 //   relative_noise(L0,L1,z)     (1-z) |g|* / (L0 + (1+z) L1 |g|*)          paper: theorem 2
+//   steepest(eta)               eta |g|*                                   steepest descent
 //
-// The last two are stated for the gradient itself (momentum "none"); with momentum, |g|* is the momentum's dual
-// norm. A schedule (schedule.h) multiplies whatever the rule says.
+// With momentum, |g|* is the momentum's dual norm; the theorems are stated for the gradient itself (momentum "none").
+// Steepest descent steps by eta |g|* lmo(g), which in the euclidean norm is -eta g: SGD with learning rate eta. A
+// schedule (schedule.h) multiplies whatever the rule says.
 
 #pragma once
 
@@ -51,11 +53,12 @@ class Radius {
   std::shared_ptr<const RadiusRule> rule_;
 };
 
-/// Each throws InputError on constants outside its theorem: t > 0; L0, L1 >= 0 and not both 0; 0 <= zeta < 1.
+/// Each throws InputError on other constants: t > 0; L0, L1 >= 0 and not both 0; 0 <= zeta < 1; eta > 0.
 Radius constant_radius(double t);
 Radius power_radius(double t);
 Radius smooth_radius(double l0, double l1);
 Radius relative_noise_radius(double l0, double l1, double zeta);
+Radius steepest_radius(double eta);
 
 /// Inverse of RadiusRule::name(). Throws InputError that lists the names.
 Radius make_radius(std::string_view name);

@@ -75,10 +75,10 @@ void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, co
   }
 }
 
-// As `gluon tune` predicts them. Theorem 1's radii follow the gradient: there a smaller one is no sign of a cooldown.
+// As `gluon tune` predicts them.
 void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& trajectory, const FitOptions& options) {
   FullRadiusSamples selection{trajectory};
-  if (config.preset != "deterministic_gluon") selection = at_full_radius(trajectory);
+  if (!config.radii_follow_gradients()) selection = at_full_radius(trajectory);
   if (selection.kept < selection.all) {
     run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ", selection.all,
                              " samples, from warmup and cooldown."));

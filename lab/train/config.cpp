@@ -116,6 +116,8 @@ Geometry TrainConfig::geometry() const {
   return Geometry(std::move(rules), geometry.momentum());
 }
 
+bool TrainConfig::radii_follow_gradients() const { return preset == "deterministic_gluon" || preset == "sgd"; }
+
 Geometry TrainConfig::measuring_geometry() const {
   return gluon::measuring_geometry(smoothness_geometry.empty() ? geometry() : presets::make(smoothness_geometry));
 }

@@ -79,6 +79,7 @@ struct TrainConfig {
 
   bool on_gpu() const { return device != "cpu"; }
   Geometry geometry() const;
+  bool radii_follow_gradients() const;  // a small radius is then no sign of a cooldown
   Schedule resolved_schedule() const;
   double resolved_label_smoothing() const;
   bool smooths_language() const;  // the bfloat16 kernels do not support it

@@ -30,9 +30,14 @@ Role role_of(const RadiusEntry& entry) {
   }
 }
 
+Radius radius_of(const RadiusEntry& entry, const std::string& preset) {
+  const bool is_number = entry.value.find('(') == std::string::npos;
+  if (preset == "sgd" && is_number) return steepest_radius(parse_number(entry.value, "--radius " + entry.key));
+  return make_radius(entry.value);
+}
+
 // Copies of the rules that can match the entry's layers, for these layers alone and with the entry's radius.
-std::vector<Rule> rules_for(const RadiusEntry& entry, std::vector<Rule> rules) {
-  const Radius radius = make_radius(entry.value);
+std::vector<Rule> rules_for(const RadiusEntry& entry, const Radius& radius, std::vector<Rule> rules) {
   for (Rule& rule : rules) rule.radius = radius;
   if (entry.key == "all") return rules;
   if (entry.names_layers()) {
@@ -82,7 +87,7 @@ Geometry with_radius_rules(const Geometry& geometry, const std::string& preset, 
   std::stable_partition(entries.begin(), entries.end(), std::mem_fn(&RadiusEntry::names_layers));
   std::vector<Rule> rules;
   for (const RadiusEntry& entry : entries) {
-    const std::vector<Rule> own = rules_for(entry, geometry.rules());
+    const std::vector<Rule> own = rules_for(entry, radius_of(entry, preset), geometry.rules());
     rules.insert(rules.end(), own.begin(), own.end());
   }
   rules.insert(rules.end(), geometry.rules().begin(), geometry.rules().end());

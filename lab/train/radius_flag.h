@@ -4,6 +4,8 @@
 //   hidden=power(0.02),head=smooth(0,0.03)      radius rules (gluon/radius/radius.h) by role; all=... for every role
 //   head.weight=0.5,layers.*=smooth(0,3)        numbers or rules by the names of layers, with * and ?
 //
+// Preset sgd's numbers are learning rates, also by the names of layers: 0.5 is steepest(0.5).
+//
 // A key with '.', '*' or '?' names layers. They come before roles, and of several that name a layer the first decides.
 
 #pragma once

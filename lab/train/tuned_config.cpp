@@ -96,6 +96,9 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
     if (given.contains("adamw")) next.radius += join(",adamw=", short_text(given.at("adamw")));
   } else if (run.preset == "deterministic_gluon") {
     next.radius = constants_text(fits);
+  } else if (run.preset == "sgd") {  // its number is t / |g|*
+    const auto rate = [](const GroupRadius& radius) { return radius.predicted / radius.gradient; };
+    next.radius = "all=" + short_text(rate(std::ranges::min(radii, {}, rate)));
   } else if (run.preset == "adamw") {
     const double scale = unscion_default(radii.front().group) / radii.front().predicted;
     next.preset = "unscion";

@@ -56,9 +56,10 @@ class Gluon(torch.optim.Optimizer):
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball`` and ``split``.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"muon(none)"``, ``"muon(match_adam)"``,
-            ``"sign_descent"``, ``"normalized_descent"``, ``"deterministic_gluon"`` or ``"adamw"``.
+            ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
-            radius. Other optimizers call a radius learning rate.
+            radius. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the lr of
+            ``torch.optim.SGD(lr, momentum=0.9)``, which weighs new gradients by 1 and not by 1 - 0.9.
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
         geometry: rules (dicts) or a ``Geometry``. Without a preset it must cover all layers; with one, its rules come
             first.

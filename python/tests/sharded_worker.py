@@ -105,7 +105,7 @@ def join_and_freeze(group, part):
     return model, optimizer
 
 
-PRESETS = ["unscion", "scion", "muon", "adamw", "deterministic_gluon"]
+PRESETS = ["unscion", "scion", "muon", "sgd", "adamw", "deterministic_gluon"]
 SCENARIOS = {
     **{preset: steps_of(preset=preset) for preset in PRESETS},
     "Muon": steps_of(gluon.Muon),

@@ -155,6 +155,18 @@ def test_muon_matches_torchs_muon_within_bfloat16_noise(device):
     assert distance(torchs, our_muon(device, BFLOAT16)) < 2 * noise
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_matches_torchs_sgd(nesterov):
+    def torchs(model):
+        return [torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=nesterov)]
+
+    def ours(model):
+        momentum = "nesterov(0.9)" if nesterov else None
+        return [gluon.Gluon(model.named_parameters(), preset="sgd", radius=0.05 / (1 - 0.9), momentum=momentum)]
+
+    assert distance(trained("cpu", torchs, torch.float64), trained("cpu", ours, torch.float64)) < 1e-9
+
+
 SCION = dict(lr=1e-3, momentum=0.1)
 
 

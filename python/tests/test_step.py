@@ -128,7 +128,8 @@ def test_scions_row_and_column_norms(norm, kwargs):
 
 
 PRESETS = [
-    "unscion", "scion", "muon", "muon(match_adam)", "sign_descent", "normalized_descent", "deterministic_gluon", "adamw",
+    "unscion", "scion", "muon", "muon(match_adam)", "sign_descent", "normalized_descent", "sgd",
+    "deterministic_gluon", "adamw",
 ]  # fmt: skip
 
 

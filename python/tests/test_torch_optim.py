@@ -107,7 +107,7 @@ def saved(optimizer):
     return torch.load(file)
 
 
-@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "adamw", "deterministic_gluon"])
+@pytest.mark.parametrize("preset", ["unscion", "scion", "muon", "sgd", "adamw", "deterministic_gluon"])
 def test_saved_state_resumes_with_the_same_bits(preset):
     model, optimizer = trained(3, preset=preset, lr=0.5)
     optimizer.param_groups[0]["lr"] = 0.25

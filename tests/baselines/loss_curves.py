@@ -38,6 +38,7 @@ CASES = [
     ("nanogpt", "muon", "hidden=0.02,adamw=0.003", 2),
     ("nanogpt", "sign_descent", "all=0.003", 1),
     ("nanogpt", "normalized_descent", "all=0.1", 1),
+    ("nanogpt", "sgd", "all=1", 1),
     ("nanogpt", "deterministic_gluon", "L0=56,L1=20", 0),
     ("nanogpt", "adamw", "all=0.003", 1),
     ("cnn", "unscion", "conv=0.03,head=2,vector=0.02", 1),
@@ -45,6 +46,7 @@ CASES = [
     ("cnn", "muon", "hidden=0.0075,adamw=0.0025", 2),
     ("cnn", "sign_descent", "all=0.0018", 1),
     ("cnn", "normalized_descent", "all=0.05", 1),
+    ("cnn", "sgd", "all=0.2", 1),
     ("cnn", "deterministic_gluon", "L0=2,L1=15", 0),
     ("cnn", "adamw", "all=0.0022", 1),
 ]
@@ -266,6 +268,11 @@ class Optimizer:
             for w in parameters.values():
                 w.grad *= min(1, 1 / (length + 1e-6))
         for name, w in parameters.items():
+            if self.preset == "sgd":  # PyTorch's, where (1 - 0.9) all is the learning rate
+                buffer = self.memory[name][0]
+                buffer += w.grad - 0.1 * buffer
+                w -= (1 - 0.9) * self.given["all"] * multiplier * buffer
+                continue
             role = self.model.roles[name]
             kind, factor = norm_of(self.preset, role, w.shape)
             radius, ball = radius_of(self.preset, role, self.given)

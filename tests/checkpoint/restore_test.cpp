@@ -19,7 +19,7 @@ namespace {
 TEST(SaveOptimizer, ALoadedOptimizerContinuesWithTheSameBits) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "optimizer.safetensors";
-  for (const char* preset : {"muon", "scion", "adamw"}) {
+  for (const char* preset : {"muon", "scion", "sgd", "adamw"}) {
     std::vector<Layer> layers = transformer_layers();
     Optimizer optimizer(layers, presets::make(preset));
     train(optimizer, layers, 3);

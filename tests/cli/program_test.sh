@@ -48,6 +48,10 @@ expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
 expect 2 "holds no run" sample "$work/nowhere"
 
+# A number of sgd is a learning rate, which is a radius rule.
+expect 0 "steepest(0.5)  " train "${shape[@]}" --steps 2 --preset sgd --radius all=0.5 --weight-decay 0.125 --out "$work/sgd"
+expect 0 "weight decay 0.125" train --resume --out "$work/sgd" --steps 3
+expect 2 "preset sgd takes --radius instead" train --preset sgd --lr 0.5
 # A scale of Muon is part of its name, but its parentheses are not part of a folder's.
 expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --preset 'muon(none)' --lr 0.01
 check "the run has no parentheses in its name" [ -e runs/nanogpt-tiny-muon-none-1/config.toml ]

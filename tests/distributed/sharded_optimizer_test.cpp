@@ -85,7 +85,8 @@ TEST_P(Sharded, TrainsAsOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sharded,
-                         ::testing::Combine(::testing::Values(2, 3, 6), ::testing::Values("unscion", "muon", "adamw")));
+                         ::testing::Combine(::testing::Values(2, 3, 6),
+                                            ::testing::Values("unscion", "muon", "sgd", "adamw")));
 
 TEST(ShardedState, EqualsTheStateOfOneRank) {
   expect_ranks(3, [](const Ranks& ranks) {

@@ -117,6 +117,21 @@ TEST(Presets, MuonScalesByName) {
   for (const char* name : {"muons", "scion", "", "unscion(muon)"}) EXPECT_FALSE(presets::is_muon(name)) << name;
 }
 
+TEST(Presets, SgdTakesALearningRate) {
+  for (const auto& [geometry, radius] : {std::pair{presets::sgd(), "steepest(0.1)"},
+                                         {presets::make("sgd"), "steepest(0.1)"},
+                                         {presets::sgd(0.5), "steepest(0.5)"},
+                                         {presets::make("sgd", {{"all", 0.5}}), "steepest(0.5)"}}) {
+    for (const Rule& rule : rules_of(geometry, untied_gpt())) {
+      EXPECT_EQ(rule.norm.name(), "euclidean");
+      EXPECT_EQ(rule.radius->name(), radius);
+    }
+    EXPECT_EQ(geometry.momentum().name(), "ema(0.9)");
+  }
+  EXPECT_INPUT_ERROR(presets::make("sgd", {{"all", -1}}), "steepest radius: eta must be > 0, got -1");
+  EXPECT_INPUT_ERROR(presets::make("sgd", {{"hidden", 1}}), "preset sgd: unknown radius 'hidden'; allowed are all");
+}
+
 TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
   const Geometry geometry = presets::deterministic_gluon({.l0 = 1, .l1 = 2, .norms = presets::sign_descent()});
   EXPECT_EQ(geometry.rules()[0].radius->name(), "smooth(1,2)");
@@ -160,7 +175,8 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("lion"),
                      "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
-                     "muon(match_adam), scion, unscion, sign_descent, normalized_descent");
+                     "muon(match_adam), scion, unscion, sign_descent, normalized_descent, sgd, "
+                     "deterministic_gluon, adamw");
   for (const char* name : {"muon(adam)", "muon()", "muon(none,aspect)"}) {
     EXPECT_INPUT_ERROR(presets::make(name), "unknown scale in '" + std::string(name) + "'; allowed are muon(none), ");
   }

@@ -43,6 +43,13 @@ TEST(Radius, FormulasOfTheorems1And2) {
   }
 }
 
+TEST(Radius, SteepestIsProportionalToTheDualNorm) {
+  const at::Tensor radius = steepest_radius(0.25)->radius(batch_at(7));
+  EXPECT_DOUBLE_EQ(first(radius), 0.25 * 6);
+  EXPECT_EQ(radius[1].item<double>(), 0);  // a zero gradient
+  EXPECT_FALSE(steepest_radius(0.25)->constant().has_value());
+}
+
 TEST(Radius, OverflowedDualNormGivesTheLimit) {
   BatchStep batch = batch_at(0);
   batch.momentum = at::full({1, 2, 3}, 3e38f);
@@ -51,7 +58,7 @@ TEST(Radius, OverflowedDualNormGivesTheLimit) {
 }
 
 TEST(Radius, NamesParseBack) {
-  for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)"}) {
+  for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)", "steepest(0.1)"}) {
     EXPECT_EQ(make_radius(name)->name(), name);
   }
 }
@@ -71,9 +78,14 @@ TEST(Radius, BadInput) {
   EXPECT_INPUT_ERROR(smooth_radius(1, INFINITY), "got L0 = 1, L1 = inf");
   EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, -0.1), "zeta must be in [0, 1), got -0.1");
   EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, 1), "zeta must be in [0, 1), got 1");
-  EXPECT_INPUT_ERROR(make_radius("smooth(1)"), "unknown rule 'smooth(1)'; allowed are a number, power(T)");
-  for (const char* name :
-       {"fast", "power", "power(1,2)", "smooth(1,2,3)", "relative_noise(1,2)", "fast(1,2,3)", "2(3)"}) {
+  EXPECT_INPUT_ERROR(steepest_radius(0), "steepest radius: eta must be > 0, got 0");
+  EXPECT_INPUT_ERROR(steepest_radius(-1), "steepest radius: eta must be > 0, got -1");
+  EXPECT_INPUT_ERROR(steepest_radius(INFINITY), "steepest radius: eta must be > 0, got inf");
+  EXPECT_INPUT_ERROR(make_radius("smooth(1)"),
+                     "unknown rule 'smooth(1)'; allowed are a number, power(T), smooth(L0,L1), "
+                     "relative_noise(L0,L1,ZETA), steepest(ETA)");
+  for (const char* name : {"fast", "power", "power(1,2)", "smooth(1,2,3)", "relative_noise(1,2)", "fast(1,2,3)", "2(3)",
+                           "steepest", "steepest(1,2)"}) {
     EXPECT_INPUT_ERROR(make_radius(name), "unknown rule '" + std::string(name) + "'");
   }
   EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0, got -0.5");

@@ -199,7 +199,7 @@ TEST(Recorder, AdamWLayersAreMeasuredInTheGivenNorms) {
 TEST(Recorder, RecordingChangesNoWeightAndReleasesMemory) {
   const std::vector<MatrixShape> shapes{{.rows = 6, .cols = 4}, {.rows = 4, .cols = 4}};
   const Problem problem = make_problem("mixed", shapes, 2);
-  for (const char* preset : {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "adamw"}) {
+  for (const char* preset : {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "sgd", "adamw"}) {
     const Geometry geometry = presets::make(preset);
     const std::vector<Layer> plain = problem.layers();
     const std::vector<Layer> watched = problem.layers();

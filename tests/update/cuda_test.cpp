@@ -23,7 +23,7 @@ void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
 
 TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  for (const char* preset : {"muon", "scion", "unscion", "sign_descent", "normalized_descent", "adamw"}) {
+  for (const char* preset : {"muon", "scion", "unscion", "sign_descent", "normalized_descent", "sgd", "adamw"}) {
     for (auto cpu : {transformer_layers(), cnn_layers()}) {
       auto gpu = cpu;
       for (Layer& layer : gpu) layer.parameter = layer.parameter.cuda();

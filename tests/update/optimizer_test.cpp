@@ -44,6 +44,25 @@ TEST(Optimizer, OneStepIsRadiusTimesLmoOfTheMomentum) {
   expect_close(layers[6].parameter, start[6] - 0.2 * gradient(6).sign());
 }
 
+// b <- beta b + g, X <- X - lr b is torch.optim.SGD; our momentum is (1 - beta) b.
+TEST(Optimizer, SteepestDescentInTheEuclideanNormIsSgd) {
+  constexpr double kRate = 0.05, kBeta = 0.9;
+  const Geometry geometry({{.norm = "euclidean", .radius = steepest_radius(kRate / (1 - kBeta))}});
+  for (std::vector<Layer> layers : {transformer_layers(), cnn_layers()}) {
+    std::vector<at::Tensor> expected = copies_of(layers), buffers;
+    for (const at::Tensor& start : expected) buffers.push_back(at::zeros_like(start));
+    Optimizer optimizer(layers, geometry, quiet(Momentum::ema(kBeta)));
+    for (int step = 0; step < 8; ++step) {
+      train(optimizer, layers);
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        buffers[i].mul_(kBeta).add_(layers[i].parameter.grad());
+        expected[i].sub_(kRate * buffers[i]);
+        expect_close(layers[i].parameter, expected[i]);
+      }
+    }
+  }
+}
+
 TEST(Optimizer, ConvolutionsAreScaledByTheFlattenedView) {
   auto layers = cnn_layers();
   const auto start = copies_of(layers);
@@ -266,7 +285,7 @@ TEST(Optimizer, GroupsHaveTheirOwnRadiusMultiplierAndBeta) {
 }
 
 TEST(Optimizer, ZeroGradientsMoveNothing) {
-  for (const char* preset : {"muon", "unscion", "sign_descent", "normalized_descent", "deterministic_gluon"}) {
+  for (const char* preset : {"muon", "unscion", "sign_descent", "normalized_descent", "sgd", "deterministic_gluon"}) {
     auto layers = transformer_layers();
     const auto start = copies_of(layers);
     Optimizer optimizer(layers, presets::make(preset), quiet());

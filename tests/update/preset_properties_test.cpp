@@ -27,6 +27,7 @@ std::vector<Row> rows() {
           {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
           {"sign_descent", presets::sign_descent(0.01)},
           {"normalized_descent", presets::normalized_descent(0.02)},
+          {"sgd", presets::sgd(0.05)},
           {"deterministic_gluon", presets::deterministic_gluon({.l0 = 40, .l1 = 1, .norms = presets::unscion()})},
           {"adamw", presets::adamw(0.01)}};
 }

@@ -80,6 +80,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"clip=-1", "--clip must be finite and >= 0, got -1"},
     {"lr=-1", "--lr must be finite and > 0, got -1"},
     {"lr=0.25", "--lr is the learning rate of AdamW; preset unscion takes --radius instead"},
+    {"preset=sgd\nlr=0.25", "--lr is the learning rate of AdamW; preset sgd takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
     {"label-smoothing=1", "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
     {"device=tpu", "--device must be cpu, cuda or cuda:N with N in 0..99, got 'tpu'"},

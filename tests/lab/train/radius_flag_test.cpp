@@ -54,6 +54,13 @@ TEST(RadiusFlag, RulesAreForRolesOrAllOfThem) {
             (Names{"smooth(0,3)", "smooth(0,3)", "smooth(0,7)", "smooth(0,7)"}));
 }
 
+TEST(RadiusFlag, NumbersOfSgdAreLearningRates) {
+  EXPECT_EQ(radii("sgd", "all=0.5"), Names(4, "steepest(0.5)"));
+  EXPECT_EQ(radii("sgd", "h.0.*=0.25,bias*=power(1)"),
+            (Names{"steepest(0.25)", "steepest(0.1)", "steepest(0.1)", "power(1)"}));
+  EXPECT_EQ(radii("unscion", "hidden=steepest(0.25)"), (Names{"steepest(0.25)", "steepest(0.25)", "1.08", "0.018"}));
+}
+
 TEST(RadiusFlag, LayersByNameComeBeforeRolesAndTheFirstDecides) {
   EXPECT_EQ(radii("unscion", "h.0.*=0.5"), (Names{"0.5", "0.018", "1.08", "0.018"}));
   EXPECT_EQ(radii("unscion", "vector=power(2),h.1.weight=5,*.weight=smooth(1,0)"),
@@ -82,6 +89,8 @@ TEST(RadiusFlag, BadInput) {
       {"unscion", "hidden=power(0.02", "--radius hidden"},
       {"unscion", "hidden=power(x)", "--radius hidden: expected a number, got 'x'"},
       {"unscion", "hidden=power(1,2)", "unknown rule 'power(1,2)'; allowed are a number, power(T), smooth(L0,L1)"},
+      {"sgd", "hidden=1", "preset sgd: unknown radius 'hidden'; allowed are all"},
+      {"sgd", "h.0.*=x", "--radius h.0.*: expected a number, got 'x'"},
       {"unscion", "hidden=power(-1)", "--radius hidden must be in"},
       {"unscion", "hidden=smooth(0,0)", "L0 and L1 must be >= 0 and not both 0"},
       {"unscion", "untied_embedding=power(1)",

@@ -15,7 +15,7 @@ std::map<std::string, std::string> resolved(const TrainConfig& config) {
 }
 
 TEST(Settings, HoldNoPlaceholders) {
-  for (const char* preset : {"unscion", "scion", "muon", "muon(none)", "sign_descent", "normalized_descent",
+  for (const char* preset : {"unscion", "scion", "muon", "muon(none)", "sign_descent", "normalized_descent", "sgd",
                              "deterministic_gluon", "adamw"}) {
     for (const char* model : {"nanogpt-tiny", "nanogpt-124m", "cifar-cnn"}) {
       for (const int64_t every : {0, 5}) {
@@ -62,7 +62,12 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   EXPECT_EQ(settings["lr"], "0.01");
   EXPECT_EQ(settings["momentum"], "nesterov(0.95)");
 
+  config.preset = "sgd";
+  config.lr = 0;
+  EXPECT_EQ(resolved(config)["radius"], "hidden=steepest(0.1), embedding=steepest(0.1)");
+
   config.preset = "muon(match_adam)";
+  config.lr = 0.01;
   EXPECT_EQ(resolved(config)["lr"], "0.01");
 
   config.preset = "adamw";

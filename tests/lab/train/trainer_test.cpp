@@ -88,7 +88,7 @@ TEST_F(TrainerTest, TheLossFallsFarBelowTheUnigramEntropy) {
 }
 
 TEST_F(TrainerTest, ResumesBitForBit) {
-  for (const std::string preset : {"unscion", "muon", "adamw"}) {
+  for (const std::string preset : {"unscion", "muon", "sgd", "adamw"}) {
     config_.preset = preset;
     const Checkpoint whole = trained("whole " + preset);
     trained("run " + preset, 7);

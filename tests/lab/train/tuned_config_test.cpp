@@ -33,6 +33,9 @@ TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
   EXPECT_EQ(tuned_radius("muon(none)", llm), "muon(none): hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm, "hidden=1,adamw=0.25"), "muon: hidden=0.5,adamw=0.25");
   EXPECT_EQ(tuned_radius("sign_descent", llm), "sign_descent: all=0.5");
+  std::vector<GroupRadius> steep = llm;
+  steep[1].gradient = 8;
+  EXPECT_EQ(tuned_radius("sgd", steep), "sgd: all=0.375");  // 3 / 8
   EXPECT_EQ(tuned_radius("scion", llm, "gamma=0.5"), "scion: embedding=6,hidden=1,gamma=0.5");
 }
 
