@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 using theory::Constants;
 using theory::Guarantee;
-using theory::PriorRate;
+using theory::TableRow;
 
 struct TheoryFlags {
   std::string theorem;
@@ -39,7 +39,7 @@ struct Answer {
   std::optional<double> iterations;  // for --eps
   std::optional<int64_t> steps;      // of --steps
   std::optional<double> bound;       // for --steps
-  std::vector<PriorRate> prior;      // for --eps, where earlier results promise the same
+  std::vector<TableRow> table1;      // for --eps, where its results promise the same
 
   std::string layer_name(std::size_t i) const {
     return constants.layers[i].name.empty() ? std::to_string(i + 1) : constants.layers[i].name;
@@ -177,7 +177,7 @@ Answer solve(const TheoryFlags& flags) {
     const auto noise = flags.theorem.starts_with('1')   ? theory::NoiseKind::kNone
                        : flags.theorem.starts_with('2') ? theory::NoiseKind::kRelative
                                                         : theory::NoiseKind::kVariance;
-    answer.prior = theory::prior_rates(answer.constants, noise, *flags.precision);
+    answer.table1 = theory::table1(answer.constants, noise, *flags.precision, flags.sigma);
   }
   return answer;
 }
@@ -209,10 +209,11 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
                       {"largest_radius", guarantee.largest_radii[i]}});  // null when there is none
     if (!guarantee.weights.empty()) layers.back()["weight"] = guarantee.weights[i];
   }
-  json prior = json::array();
-  for (const PriorRate& row : answer.prior) {
-    prior.push_back({{"result", row.source},
+  json table = json::array();
+  for (const TableRow& row : answer.table1) {
+    table.push_back({{"result", row.source},
                      {"stochastic", row.stochastic},
+                     {"L0_L1", row.layer_wise},
                      {"rate", row.rate},
                      {"radius", row.radius},
                      {"one_minus_beta", row.one_minus_beta},
@@ -234,20 +235,21 @@ void print_json(const TheoryFlags& flags, const Answer& answer) {
                        {"sigma", optional_json(flags.sigma)},
                        {"momentum", guarantee.momentum},
                        {"layers", layers},
-                       {"prior", prior},
+                       {"table1", table},
                        {"notes", answer.notes}};
   std::cout << result.dump(2) << '\n';
 }
 
-void print_prior(const Answer& answer) {
-  if (answer.prior.empty()) return;
-  std::cout << "\nearlier results (table 1), for sum_i E|grad_i f|* <= eps with one L for all layers\n";
-  const std::vector<int> widths = {26, 10, 18, 18, 0};
-  print_row(widths, {"result", "rate", "radius", "1 - beta", "K"});
-  for (const PriorRate& row : answer.prior) {
+void print_table1(const Answer& answer) {
+  if (answer.table1.empty()) return;
+  std::cout << "\ntable 1, for sum_i E|grad_i f|* <= eps; earlier results with one L for all layers\n";
+  const std::vector<int> widths = {26, 12, 10, 10, 18, 18, 0};
+  print_row(widths, {"result", "stochastic", "(L0, L1)", "rate", "radius", "1 - beta", "K"});
+  for (const TableRow& row : answer.table1) {
     std::string count = row.obstacle.empty() ? "constants not given" : "does not apply: " + row.obstacle;
     if (row.iterations) count = count_text(*row.iterations);
-    print_row(widths, {row.source, row.rate, row.radius, row.one_minus_beta, count});
+    print_row(widths, {row.source, row.stochastic ? "yes" : "no", row.layer_wise ? "yes" : "no", row.rate, row.radius,
+                       row.one_minus_beta, count});
   }
 }
 
@@ -295,7 +297,7 @@ void print_table(const TheoryFlags& flags, const Answer& answer) {
                        join(guarantee.largest_radii[i])});
   }
   print_flags(answer);
-  print_prior(answer);
+  print_table1(answer);
 }
 
 }  // namespace

@@ -139,6 +139,17 @@ std::vector<double> chosen_t(const Constants& constants, std::string_view who) {
   return result;
 }
 
+// Theorem 3's K for sum_i E|grad_i f|* <= eps; none where sigma or a t is missing, or K overflows.
+std::optional<double> theorem3_iterations(const Constants& constants, std::optional<double> sigma, double precision) {
+  if (!sigma) return std::nullopt;
+  try {
+    const Guarantee guarantee = theorem3(constants, *sigma);
+    return guarantee.iterations(precision * std::ranges::min(guarantee.weights));
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 double theorem1_radius(const LayerConstants& layer, double gradient_dual_norm) {
@@ -256,19 +267,24 @@ Guarantee theorem3(const Constants& constants, double sigma) {
   return result;
 }
 
-std::vector<PriorRate> prior_rates(const Constants& constants, NoiseKind noise, double precision) {
-  constants.validate("prior rates");
-  std::vector<PriorRate> rows = {
-      {"Kovalev 2025, theorem 1", false, "K^(-1/2)", "const ~ K^(-1/2)", "-"},
-      {"Kovalev 2025, theorem 2", true, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
-      {"Li 2025, theorem 2.1", true, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
-      {"Pethick 2025, lemma 5.4", true, "K^(-1/4)", "const ~ K^(-3/4)", "~ k^(-1/2)"},
+std::vector<TableRow> table1(const Constants& constants, NoiseKind noise, double precision,
+                             std::optional<double> sigma) {
+  constants.validate("table 1");
+  GLUON_CHECK(!sigma || (std::isfinite(*sigma) && *sigma >= 0), "table 1: sigma must be >= 0, got ", *sigma);
+  std::vector<TableRow> rows = {
+      {"Kovalev 2025, theorem 1", false, false, "K^(-1/2)", "const ~ K^(-1/2)", "-"},
+      {"Kovalev 2025, theorem 2", true, false, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
+      {"Li 2025, theorem 2.1", true, false, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},
+      {"Pethick 2025, lemma 5.4", true, false, "K^(-1/4)", "const ~ K^(-3/4)", "~ k^(-1/2)"},
+      {"NEW: theorem 1", false, true, "K^(-1/2)", "adaptive", "-"},
+      {"NEW: theorem 3", true, true, "K^(-1/4)", "~ k^(-3/4)", "~ k^(-1/2)"},
   };
   const double factor = constants.l1_is_zero() ? 6 * constants.sum_l0() * constants.initial_gap : 0;
-  const Guarantee known{.theorem = "prior rates", .needed = [factor](double eps) { return factor / eps / eps; }};
+  const Guarantee known{.theorem = "table 1", .needed = [factor](double eps) { return factor / eps / eps; }};
   const double iterations = known.iterations(precision);
-  for (PriorRate& row : rows) {
-    if (!constants.l1_is_zero()) {
+  if (noise == NoiseKind::kNone) sigma = 0;
+  for (TableRow& row : rows) {
+    if (!row.layer_wise && !constants.l1_is_zero()) {
       row.obstacle = "needs L1 = 0 in every layer";
     } else if (noise != NoiseKind::kNone && !row.stochastic) {
       row.obstacle = "needs exact gradients";
@@ -276,6 +292,9 @@ std::vector<PriorRate> prior_rates(const Constants& constants, NoiseKind noise, 
       row.obstacle = "needs bounded variance";
     } else if (row.source.starts_with("Li") && constants.layers.size() > 1) {
       row.obstacle = "for one layer only";
+    } else if (row.layer_wise) {
+      row.iterations =
+          row.stochastic ? theorem3_iterations(constants, sigma, precision) : theorem1(constants).iterations(precision);
     } else if (noise == NoiseKind::kNone) {
       row.iterations = iterations;
     }

@@ -1,4 +1,4 @@
-// The paper's theorems, and the earlier results of its table 1. D = Delta0 = f(X_0) - inf f, log is natural.
+// The paper's theorems, and its table 1 with earlier results. D = Delta0 = f(X_0) - inf f, log is natural.
 //
 // Deterministic Gluon has full gradients g_i = grad_i f(X_k), no momentum and radii t = |g|* / (L0 + L1 |g|*):
 //
@@ -37,21 +37,23 @@
 // - |grad_i f(X_k) - grad_i f(X_{k-1})|* is bounded with t_k, the radius of the next step, instead of t_{k-1}.
 //   The constants still hold, because they are loose: tests/theory/theorem3_test.cpp adds up the sums.
 //
-// Table 1, without the paper's own rows:
+// Table 1, for min over k < K of sum_i E|grad_i f(X_k)|* <= eps; rates leave out logarithms:
 //
-//   result                       stochastic   rate           radius             1 - beta
-//   Kovalev 2025, theorem 1      no           K^(-1/2)       const ~ K^(-1/2)   -
-//   Kovalev 2025, theorem 2      yes          K^(-1/4)       const ~ K^(-3/4)   const ~ K^(-1/2)
-//   Li 2025, theorem 2.1         yes          K^(-1/4)       const ~ K^(-3/4)   const ~ K^(-1/2)
-//   Pethick 2025, lemma 5.4      yes          K^(-1/4)       const ~ K^(-3/4)   ~ k^(-1/2)
+//   result                    stochastic   (L0, L1)   rate       radius             1 - beta
+//   Kovalev 2025, theorem 1   no           no         K^(-1/2)   const ~ K^(-1/2)   -
+//   Kovalev 2025, theorem 2   yes          no         K^(-1/4)   const ~ K^(-3/4)   const ~ K^(-1/2)
+//   Li 2025, theorem 2.1      yes          no         K^(-1/4)   const ~ K^(-3/4)   const ~ K^(-1/2)
+//   Pethick 2025, lemma 5.4   yes          no         K^(-1/4)   const ~ K^(-3/4)   ~ k^(-1/2)
+//   NEW: theorem 1            no           yes        K^(-1/2)   adaptive           -
+//   NEW: theorem 3            yes          yes        K^(-1/4)   ~ k^(-3/4)         ~ k^(-1/2)
 //
-// Li's result is for one layer. All assume that f is L-smooth over the whole space, |grad f(X) - grad f(Y)|* <=
-// L |X - Y| in the norm max_i |X_i|, and promise min over k < K of sum_i E|grad_i f(X_k)|* <= eps. Without noise
-// all of them need K = ceil(6 L Delta0 / eps^2) iterations (paper, after theorem 1); for the stochastic rows the
-// paper gives no constants. With L1 = 0, f is L-smooth with L = sum_i L0_i, the smallest L that follows from the
-// layers' constants. The paper's lemma for the other direction (L-smoothness gives L0_i <= L, L1 = 0) holds for one
-// layer only: it moves one layer at a time, but the assumption is about all pairs; f(x, y) = x y is smooth and has no
-// layer-wise constants.
+// The paper's own results have K from the theorems above; sum_i t_i |g_i|* >= min t_i sum_i |g_i|* turns theorem 3's
+// promise for eps min t_i into that of the table. Li's result is for one layer. All earlier ones assume that f is
+// L-smooth over the whole space, |grad f(X) - grad f(Y)|* <= L |X - Y| in the norm max_i |X_i|. Without noise they need
+// K = ceil(6 L Delta0 / eps^2) iterations (paper, after theorem 1); for the stochastic rows the paper gives no
+// constants. With L1 = 0, f is L-smooth with L = sum_i L0_i, the smallest L that follows from the layers' constants.
+// The paper's lemma for the other direction (L-smoothness gives L0_i <= L, L1 = 0) holds for one layer only: it moves
+// one layer at a time, but the assumption is about all pairs; f(x, y) = x y is smooth and has no layer-wise constants.
 
 #pragma once
 
@@ -88,17 +90,20 @@ double theorem3_largest_t(double l1);
 /// The noise of the gradients: none, theorem 2's relative noise, or theorem 3's bounded variance.
 enum class NoiseKind { kNone, kRelative, kVariance };
 
-struct PriorRate {
+struct TableRow {
   std::string source;
   bool stochastic = false;
+  bool layer_wise = false;  // holds under layer-wise (L0, L1)-smoothness
   std::string rate;
   std::string radius;
   std::string one_minus_beta;
   std::string obstacle{};              // why it does not apply; empty when it does
-  std::optional<double> iterations{};  // K for eps without noise, where it applies
+  std::optional<double> iterations{};  // K for eps, where it applies and its constants are known
 };
 
-/// The rows of table 1 above for the given constants. Throws InputError unless the constants are valid and eps > 0.
-std::vector<PriorRate> prior_rates(const Constants& constants, NoiseKind noise, double precision);
+/// The rows of table 1 above for the given constants; `sigma` is theorem 3's, for bounded variance. Throws InputError
+/// unless the constants are valid, eps > 0 and sigma >= 0, and when the K of a result without noise overflows.
+std::vector<TableRow> table1(const Constants& constants, NoiseKind noise, double precision,
+                             std::optional<double> sigma = std::nullopt);
 
 }  // namespace gluon::theory

@@ -64,14 +64,15 @@ void bind_guarantee(py::module_& module) {
       .def("__repr__", [](const Guarantee& guarantee) {
         return join("Guarantee('", guarantee.theorem, "': ", guarantee.promise, ", ", guarantee.formula, ")");
       });
-  py::class_<PriorRate>(module, "PriorRate")
-      .def_readonly("source", &PriorRate::source)
-      .def_readonly("stochastic", &PriorRate::stochastic)
-      .def_readonly("rate", &PriorRate::rate)
-      .def_readonly("radius", &PriorRate::radius)
-      .def_readonly("one_minus_beta", &PriorRate::one_minus_beta)
-      .def_readonly("obstacle", &PriorRate::obstacle)
-      .def_readonly("iterations", &PriorRate::iterations);
+  py::class_<TableRow>(module, "TableRow")
+      .def_readonly("source", &TableRow::source)
+      .def_readonly("stochastic", &TableRow::stochastic)
+      .def_readonly("layer_wise", &TableRow::layer_wise)
+      .def_readonly("rate", &TableRow::rate)
+      .def_readonly("radius", &TableRow::radius)
+      .def_readonly("one_minus_beta", &TableRow::one_minus_beta)
+      .def_readonly("obstacle", &TableRow::obstacle)
+      .def_readonly("iterations", &TableRow::iterations);
 }
 
 // Binds a function of Constants, which Python passes as L0, L1 and the initial gap.
@@ -109,12 +110,15 @@ void bind_theory(py::module_& parent) {
       py::arg("noise_factor") = 1.0);
   define(module, "theorem_pl", &theorem_pl, py::arg("mu"));
   define(module, "theorem_pl_without_l1", &theorem_pl_without_l1, py::arg("mu"));
-  define(
-      module, "prior_rates",
-      +[](const Constants& all, double precision, const std::string& noise) {
-        return prior_rates(all, parse_noise(noise), precision);
+  module.def(
+      "table1",
+      [](const PerLayer& l0, const PerLayer& l1, double gap, double precision, const std::string& noise,
+         std::optional<double> sigma, const std::optional<PerLayer>& t, const PerLayer& noise_factor) {
+        return table1(constants_from(l0, l1, gap, t, noise_factor), parse_noise(noise), precision, sigma);
       },
-      py::arg("precision"), py::arg("noise") = "none");
+      py::arg("l0"), py::arg("l1"), py::arg("initial_gap"), py::kw_only(), py::arg("precision"),
+      py::arg("noise") = "none", py::arg("sigma") = py::none(), py::arg("t") = py::none(),
+      py::arg("noise_factor") = 1.0);
 
   module.def(
       "theorem1_radius",

@@ -159,4 +159,8 @@ def test_theory():
     assert noisy.iterations(0.1) > exact.iterations(0.1)
     assert gluon.theory.theorem3_beta(3) == 0.5
     assert gluon.theory.theorem3(1.0, 0.0, 1.0, sigma=1.0, t=[0.1]).momentum == "theorem3"
-    assert len(gluon.theory.prior_rates(1.0, 0.0, 1.0, precision=0.1)) == 4
+    rows = gluon.theory.table1(1.0, 0.0, 1.0, precision=0.1, noise="variance", sigma=1.0, t=0.5)
+    assert [row.layer_wise for row in rows] == [False] * 4 + [True] * 2
+    noisy3 = gluon.theory.theorem3(1.0, 0.0, 1.0, sigma=1.0, t=0.5)
+    assert rows[-1].iterations == noisy3.iterations(0.1 * 0.5)
+    assert gluon.theory.table1(1.0, 0.0, 1.0, precision=0.1)[4].iterations == 200

@@ -15,6 +15,13 @@ expect 0 "K = 480 " theory --theorem 2w "${two[@]}" --zeta 0.5 --eps 0.5
 expect 0 "eps = 33.25 after K = 1" theory --theorem 3 --L0 2 --L1 0 --t 0.5 --delta0 1 --sigma 3 --steps 1
 expect 0 "c_i = 1 holds for Euclidean norms" theory --theorem 3 "${two[@]}" --sigma 1 --eps 1
 expect 0 "216" theory --theorem 1 --L0 2,1 --L1 0,0 --delta0 3 --eps 0.5
+expect 0 "result                    stochastic  (L0, L1)  rate      radius            1 - beta          K" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 "NEW: theorem 1            no          yes       K^(-1/2)  adaptive          -                 96" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 "NEW: theorem 3            yes         yes       K^(-1/4)  ~ k^(-3/4)        ~ k^(-1/2)        does not apply: needs bounded variance" theory --theorem 2 "${two[@]}" --zeta 0.5 --eps 0.5
+expect 0 "Li 2025, theorem 2.1      yes         no        K^(-1/4)  const ~ K^(-3/4)  const ~ K^(-1/2)  does not apply: needs L1 = 0" theory --theorem 1 "${two[@]}" --eps 0.5
+expect 0 '"result": "NEW: theorem 3"' theory --theorem 3 "${two[@]}" --sigma 1 --eps 0.5 --json
+expect 0 '"L0_L1": true' theory --theorem 3 "${two[@]}" --sigma 1 --eps 0.5 --json
+expect 0 '"table1": []' theory --theorem pl "${two[@]}" --mu 0.5 --eps 0.5 --json
 expect 0 "does not apply: needs L1 = 0 in every layer" theory --theorem 1 "${two[@]}" --eps 0.5
 expect 0 '"obstacle": "needs L1 = 0 in every layer"' theory --theorem 1 "${two[@]}" --eps 0.5 --json
 expect 0 '"obstacle": null' theory --theorem 1 --L0 2 --L1 0 --delta0 3 --eps 0.5 --json

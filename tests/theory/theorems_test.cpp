@@ -237,36 +237,79 @@ TEST(Theorem3, BadLayers) {
   EXPECT_INPUT_ERROR(with({.l0 = 1, .l1 = 1e-200}), "theorem 3: the bound overflows double; give smaller t");
 }
 
-TEST(PriorRates, SixLDeltaWithoutNoiseAndL1) {
-  const std::vector<PriorRate> rows = prior_rates(kWithoutL1, NoiseKind::kNone, 0.5);
-  ASSERT_EQ(rows.size(), 4U);
+TEST(Table1, HasTheRowsOfThePaper) {
+  const std::vector<TableRow> rows = table1(kConstants, NoiseKind::kNone, 0.5);
+  ASSERT_EQ(rows.size(), 6U);
+  EXPECT_EQ(rows[3].source, "Pethick 2025, lemma 5.4");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].layer_wise, i >= 4) << rows[i].source;
+    EXPECT_EQ(rows[i].stochastic, i != 0 && i != 4) << rows[i].source;
+    EXPECT_EQ(rows[i].rate, rows[i].stochastic ? "K^(-1/4)" : "K^(-1/2)") << rows[i].source;
+  }
+  EXPECT_EQ(rows[4].source, "NEW: theorem 1");
+  EXPECT_EQ(rows[4].radius, "adaptive");
+  EXPECT_EQ(rows[4].one_minus_beta, "-");
+  EXPECT_EQ(rows[5].source, "NEW: theorem 3");
+  EXPECT_EQ(rows[5].radius, "~ k^(-3/4)");
+  EXPECT_EQ(rows[5].one_minus_beta, "~ k^(-1/2)");
+}
+
+TEST(Table1, EarlierResultsNeedSixLDeltaWithoutNoiseAndL1) {
+  const std::vector<TableRow> rows = table1(kWithoutL1, NoiseKind::kNone, 0.5);
   EXPECT_EQ(rows[0].iterations, 216);  // 6 * 3 * 3 / 0.25
   EXPECT_EQ(rows[3].iterations, 216);
   EXPECT_EQ(rows[2].obstacle, "for one layer only");
   EXPECT_FALSE(rows[2].iterations);
-  EXPECT_EQ(*rows[0].iterations, 3 * theorem1(kWithoutL1).iterations(0.5));  // theorem 1 is three times better
-  for (const PriorRate& row : prior_rates(one_layer({.l0 = 1}), NoiseKind::kNone, 0.1)) {
+  EXPECT_EQ(*rows[0].iterations, 3 * *rows[4].iterations);  // theorem 1 is three times better
+  EXPECT_EQ(rows[5].obstacle, "");
+  EXPECT_FALSE(rows[5].iterations);  // theorem 3 needs a t
+  for (std::size_t i = 0; i < 4; ++i) {
+    const TableRow row = table1(one_layer({.l0 = 1}), NoiseKind::kNone, 0.1)[i];
     EXPECT_EQ(row.obstacle, "");
     EXPECT_EQ(row.iterations, 600);
   }
 }
 
-TEST(PriorRates, NoCountsWithNoise) {
-  const std::vector<PriorRate> rows = prior_rates(kWithoutL1, NoiseKind::kVariance, 0.5);
+TEST(Table1, NewResultsHaveTheTheoremsCounts) {
+  const auto rows = [](NoiseKind noise, std::optional<double> sigma = {}) {
+    return table1(kConstants, noise, 0.5, sigma);
+  };
+  const double least = 1.0 / 24;  // t = 1 / (12 L1), with L1 = 1 and 2
+  EXPECT_EQ(rows(NoiseKind::kNone)[4].iterations, theorem1(kConstants).iterations(0.5));
+  EXPECT_EQ(rows(NoiseKind::kNone)[5].iterations, theorem3(kConstants, 0).iterations(0.5 * least));
+  EXPECT_EQ(rows(NoiseKind::kVariance, 3)[5].iterations, theorem3(kConstants, 3).iterations(0.5 * least));
+  EXPECT_EQ(rows(NoiseKind::kVariance)[5].obstacle, "");
+  EXPECT_FALSE(rows(NoiseKind::kVariance)[5].iterations);  // sigma is not given
+  EXPECT_EQ(rows(NoiseKind::kVariance)[4].obstacle, "needs exact gradients");
+  EXPECT_EQ(rows(NoiseKind::kRelative)[4].obstacle, "needs exact gradients");
+  EXPECT_EQ(rows(NoiseKind::kRelative)[5].obstacle, "needs bounded variance");
+  // A count beyond double is left out.
+  EXPECT_FALSE(table1(one_layer({.l0 = 1, .l1 = 1, .t = 1e-200}), NoiseKind::kNone, 0.5)[5].iterations);
+}
+
+TEST(Table1, EarlierResultsHaveNoCountsWithNoise) {
+  const std::vector<TableRow> rows = table1(kWithoutL1, NoiseKind::kVariance, 0.5);
   const std::vector<std::string> obstacles = {"needs exact gradients", "", "for one layer only", ""};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (std::size_t i = 0; i < obstacles.size(); ++i) {
     EXPECT_FALSE(rows[i].iterations) << rows[i].source;
     EXPECT_EQ(rows[i].obstacle, obstacles[i]);
   }
-  EXPECT_EQ(prior_rates(kWithoutL1, NoiseKind::kRelative, 0.5)[1].obstacle, "needs bounded variance");
+  EXPECT_EQ(table1(kWithoutL1, NoiseKind::kRelative, 0.5)[1].obstacle, "needs bounded variance");
 }
 
-TEST(PriorRates, NoneAppliesWithL1) {
-  for (const PriorRate& row : prior_rates(one_layer({.l1 = 1}), NoiseKind::kNone, 0.5)) {
-    EXPECT_EQ(row.obstacle, "needs L1 = 0 in every layer");
-    EXPECT_FALSE(row.iterations);
+TEST(Table1, NoEarlierResultAppliesWithL1) {
+  const std::vector<TableRow> rows = table1(one_layer({.l1 = 1}), NoiseKind::kNone, 0.5);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rows[i].obstacle, "needs L1 = 0 in every layer");
+    EXPECT_FALSE(rows[i].iterations);
   }
-  EXPECT_INPUT_ERROR(prior_rates(one_layer({.l1 = 1}), NoiseKind::kNone, 0), "prior rates: eps must be > 0, got 0");
+}
+
+TEST(Table1, BadInput) {
+  const Constants one = one_layer({.l1 = 1});
+  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kNone, 0), "table 1: eps must be > 0, got 0");
+  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kVariance, 1, -1), "table 1: sigma must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(table1({}, NoiseKind::kNone, 1), "table 1: expected L0 and L1 of at least one layer, got none");
 }
 
 }  // namespace
