@@ -8,7 +8,9 @@
 //   |grad_i f(X) - grad_i f(Y)|* <= (L0_i + L1_i |grad_i f(X)|*) |X_i - Y_i|.
 //
 // Taken literally it holds only for sums f = sum_i f_i(X_i): with Y_i = X_i it says that grad_i f does not depend
-// on the other layers. The proofs use it only for consecutive iterates, as does a fit of L0 and L1 along a run.
+// on the other layers. The proofs use it for X = X_k and every Y on the segment to X_{k+1}, because their descent lemma
+// integrates the gradient along it (the paper's footnote names only the end, Y = X_{k+1}), and theorem 3 also for
+// Y = X_{k-1}. A fit of L0 and L1 along a run knows the ends alone: X = X_{k+1} and Y = X_k.
 
 #pragma once
 
