@@ -31,6 +31,7 @@ lab::StudyResult adamw_transfer(lab::Workbench& bench) {
       "AdamW: betas 0.9 and 0.95, clip 1.0, no decay, constant rate, the best of the grid below.");
   lab::TrainConfig config = adamw_baseline(bench);
   config.smoothness_every = bench.pick(10, 50);
+  config.smoothness_start = config.smoothness_every;
   config.smoothness_mode = "consecutive";
   constexpr std::array kRates = {9e-4, 1.8e-3, 3.6e-3, 7.2e-3};
   const auto trials = bench.try_values("adamw", config, "lr", kRates);

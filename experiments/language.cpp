@@ -8,6 +8,7 @@ namespace gluon::experiments {
 lab::TrainConfig measured(lab::Workbench& bench, Estimator mode) {
   lab::TrainConfig config = bench.language();
   config.smoothness_every = bench.pick(10, 50);
+  config.smoothness_start = config.smoothness_every;  // as the authors: not from the zero-initialised projections
   config.smoothness_mode = estimator_name(mode);
   return config;
 }
