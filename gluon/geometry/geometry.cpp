@@ -32,11 +32,19 @@ std::string selector(const Rule& rule) {
   return text;
 }
 
+// What happens to the weights beside the step; at most one of them.
+std::vector<std::string> constraints(const Rule& rule) {
+  std::vector<std::string> found;
+  if (rule.weight_decay > 0) found.push_back("weight decay " + number_text(rule.weight_decay));
+  if (rule.ball) found.push_back("ball " + number_text(*rule.ball));
+  if (rule.sphere) found.push_back("sphere " + rule.sphere->name());
+  return found;
+}
+
 std::string details(const Rule& rule) {
   std::string text;
   if (!rule.split.empty()) text += join("  split ", rule.split);
-  if (rule.weight_decay > 0) text += join("  weight decay ", number_text(rule.weight_decay));
-  if (rule.ball) text += join("  ball ", number_text(*rule.ball));
+  for (const std::string& constraint : constraints(rule)) text += "  " + constraint;
   return text;
 }
 
@@ -46,8 +54,11 @@ void validate(const Rule& rule) {
               rule.weight_decay);
   GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0, got ",
               rule.ball.value_or(0));
-  GLUON_CHECK(!rule.ball || rule.weight_decay == 0, what, "a ball and a weight decay exclude each other");
+  const std::vector<std::string> found = constraints(rule);
+  GLUON_CHECK(found.size() <= 1, what, "a weight decay, a ball and a sphere exclude each other, got ", found[0],
+              " and ", found[1]);
   GLUON_CHECK(!rule.ball || !rule.norm.is_adamw(), what, "AdamW has no norm ball");
+  GLUON_CHECK(!rule.sphere || !rule.norm.is_adamw(), what, "AdamW has no sphere");
   GLUON_CHECK(rule.split.empty() || !rule.norm.is_adamw(), what, "AdamW works on entries; it needs no split");
   if (!rule.norm.is_adamw()) (void)rule.norm.resolve({}, kDefaultOrthogonalizer);
 }
@@ -78,6 +89,23 @@ bool glob_match(std::string_view pattern, std::string_view name) {
 
 NormPtr NormChoice::resolve(const MatrixShape& shape, std::string_view orthogonalizer) const {
   return norm_ ? norm_ : make_norm(name_, shape, orthogonalizer);
+}
+
+Sphere::Sphere(double radius) : radius_(radius) {
+  GLUON_CHECK(std::isfinite(radius) && radius > 0, "Sphere: the radius must be > 0, got ", radius);
+}
+
+double Sphere::radius(const Norm& norm, const MatrixShape& shape) const {
+  return radius_ ? *radius_ : norm.lmo_length(shape.rows, shape.cols);
+}
+
+std::string Sphere::name() const { return radius_ ? number_text(*radius_) : "auto"; }
+
+Sphere make_sphere(std::string_view name) {
+  if (name == "auto") return {};
+  GLUON_CHECK(!name.empty() && name.find_first_not_of("+-.0123456789eE") == std::string::npos,
+              "sphere: expected a number or auto, got '", name, "'");
+  return parse_number(name, "sphere");
 }
 
 Geometry::Geometry(std::vector<Rule> rules, Momentum momentum) : rules_(std::move(rules)), momentum_(momentum) {

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gluon/core/check.h"
@@ -56,6 +57,28 @@ class NormChoice {
   NormPtr norm_;
 };
 
+/// The sphere |X|_F = R that the matrices of a layer stay on (gluon/update/sphere_step.h). Its own R, "auto", is the
+/// length of the LMO of the layer's norm, Norm::lmo_length().
+class Sphere {
+ public:
+  Sphere() = default;
+  Sphere(double radius);  // NOLINT(google-explicit-constructor): {.sphere = 2.0} reads as it should
+
+  /// R for m x n matrices in this norm.
+  double radius(const Norm& norm, const MatrixShape& shape) const;
+
+  const std::optional<double>& number() const { return radius_; }  // none for "auto"
+
+  /// "auto" or a number; make_sphere() turns it back into this object.
+  std::string name() const;
+
+ private:
+  std::optional<double> radius_{};
+};
+
+/// Inverse of Sphere::name(). Throws InputError.
+Sphere make_sphere(std::string_view name);
+
 /// What a layer must be to match, and what happens to it then.
 struct Rule {
   std::string pattern = "*";       // glob on the layer's name: * any characters, ? one
@@ -71,12 +94,15 @@ struct Rule {
   double weight_decay = 0;  // decoupled: X <- (1 - weight_decay t) X + t lmo
   // |X| <= ball, to the LMO's accuracy (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
   std::optional<double> ball{};
+  // |X|_F = R, with the radius as relative step: X <- R Norm(Norm(X) + t Norm(lmo))
+  std::optional<Sphere> sphere{};
 };
 
 class Geometry {
  public:
   /// `momentum` is what the optimizer uses when its options say nothing else. Throws InputError when there are
-  /// no rules, a norm cannot be made, a decay is negative, a ball is not positive or both are given.
+  /// no rules, a norm cannot be made, a decay is negative, a ball is not positive, or more than one of decay, ball and
+  /// sphere are given.
   explicit Geometry(std::vector<Rule> rules, Momentum momentum = Momentum::ema(0.9));
 
   /// This geometry with `rule` before all others: Geometry(...).with_first({.pattern = "*.qkv.weight", ...}).

@@ -126,6 +126,7 @@ Geometry deterministic_gluon(const DeterministicOptions& options) {
     rule.norm = with_exact_lmo(rule.norm);
     rule.weight_decay = 0;
     rule.ball.reset();
+    rule.sphere.reset();
   }
   return Geometry(std::move(rules), Momentum::none());
 }

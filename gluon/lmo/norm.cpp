@@ -1,6 +1,7 @@
 #include "gluon/lmo/norm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
@@ -19,11 +20,14 @@
 namespace gluon {
 namespace {
 
+double root(int64_t size) { return std::sqrt(static_cast<double>(size)); }
+
 // With this norm Gluon is sign descent; Scion uses it for the embedding and the head, scaled by the width n.
 class MaxEntryNorm : public Norm {
  public:
   std::string name() const override { return "max_entry"; }
   LmoForm lmo_form() const override { return {.kind = LmoForm::Kind::kSign}; }
+  double lmo_length(int64_t rows, int64_t cols) const override { return root(rows) * root(cols); }
 
  protected:
   at::Tensor compute_norm(const at::Tensor& x) const override { return x.abs().amax({1, 2}); }
@@ -39,6 +43,9 @@ class LengthNorm : public Norm {
  public:
   LengthNorm(std::string_view name, std::vector<int64_t> dims) : name_(name), dims_(std::move(dims)) {}
   std::string name() const override { return name_; }
+  double lmo_length(int64_t rows, int64_t cols) const override {
+    return dims_.size() == 2 ? 1 : root(dims_[0] == 1 ? cols : rows);  // one for each column or row
+  }
 
  protected:
   at::Tensor compute_norm(const at::Tensor& x) const override { return safe_length(x, dims_).amax({1, 2}); }
@@ -91,6 +98,7 @@ class SpectralNorm : public Norm {
     return inner == kDefaultOrthogonalizer ? "spectral" : join("spectral(", inner, ")");
   }
   LmoForm lmo_form() const override { return orthogonalizer_->polar_form(); }
+  double lmo_length(int64_t rows, int64_t cols) const override { return root(std::min(rows, cols)); }
 
  protected:
   at::Tensor compute_norm(const at::Tensor& x) const override {
@@ -116,6 +124,7 @@ class ScaledNorm : public Norm {
     form.factor /= factor_;
     return form;
   }
+  double lmo_length(int64_t rows, int64_t cols) const override { return base_->lmo_length(rows, cols) / factor_; }
 
  protected:
   // Not in place: autograd may need what the base has returned.
@@ -145,6 +154,12 @@ at::Tensor Norm::norm(const at::Tensor& x) const { return compute_norm(checked(x
 at::Tensor Norm::dual_norm(const at::Tensor& g) const { return compute_dual_norm(checked(g, *this)); }
 
 at::Tensor Norm::lmo(const at::Tensor& g) const { return compute_lmo(checked(g, *this)).to(g.scalar_type()); }
+
+double Norm::lmo_length(int64_t rows, int64_t cols) const {
+  const at::NoGradGuard no_grad;
+  const at::Generator random = at::detail::createCPUGenerator(0);
+  return lmo(at::randn({1, rows, cols}, random, at::kDouble)).to(at::kDouble).norm().item<double>();
+}
 
 NormPtr make_norm(std::string_view name, const MatrixShape& shape, std::string_view orthogonalizer) {
   const Spec spec = parse_spec(name, "norm");

@@ -15,13 +15,15 @@
 // and lmo(0) = 0: a layer without a gradient does not move. A norm with an inexact orthogonalizer inside
 // satisfies the first two to that orthogonalizer's accuracy.
 //
-//   name              |x|                    |g|*                       lmo(g)
-//   spectral          sigma_max              sum of singular values     -U V^T
-//   max_entry         max |x_ij|             sum |g_ij|                 -sign(g)
-//   euclidean         Frobenius              Frobenius                  -g / |g|
-//   columns           max l2 of a column     sum of the columns' l2     -each column / its l2
-//   rows              max l2 of a row        sum of the rows' l2        -each row / its l2
-//   scaled(c,NAME)    c |x|                  |g|* / c                   lmo(g) / c
+//   name              |x|                    |g|*                       lmo(g)                    |lmo(g)|_F
+//   spectral          sigma_max              sum of singular values     -U V^T                    sqrt(min(m, n))
+//   max_entry         max |x_ij|             sum |g_ij|                 -sign(g)                  sqrt(m n)
+//   euclidean         Frobenius              Frobenius                  -g / |g|                  1
+//   columns           max l2 of a column     sum of the columns' l2     -each column / its l2     sqrt(n)
+//   rows              max l2 of a row        sum of the rows' l2        -each row / its l2        sqrt(m)
+//   scaled(c,NAME)    c |x|                  |g|* / c                   lmo(g) / c                that of NAME / c
+//
+// The last column holds for g without a zero singular value, entry, column or row.
 //
 // (paper: section "Special cases of the LMO framework"; max_entry is 1->inf, columns 1->2, rows 2->inf.)
 
@@ -52,6 +54,11 @@ class Norm {
 
   /// The minimiser of <g, z> over the unit ball for each matrix: (b, m, n) -> (b, m, n), dtype kept.
   at::Tensor lmo(const at::Tensor& g) const;
+
+  /// The Frobenius length of lmo(g) for m x n matrices g of full rank without zeros: a number of the norm and the shape
+  /// alone, exact whatever the orthogonalizer. The default is the length of one random matrix's LMO, for norms under
+  /// which all have the same.
+  virtual double lmo_length(int64_t rows, int64_t cols) const;
 
   /// The LMO as a formula, for executors that can compute it themselves.
   virtual LmoForm lmo_form() const { return {}; }

@@ -14,6 +14,10 @@ namespace {
 
 using Kind = LmoForm::Kind;
 
+// The update kernels have one factor for a stack; a sphere needs <X, X>, <X, D> and <D, D> of each matrix before they
+// run, and a factor of each matrix on X and on D.
+constexpr const char* kStaysOnSphere = "it stays on a sphere";
+
 bool is_contiguous_float(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
@@ -26,6 +30,7 @@ std::string misfit(const LayerBatch& batch) {
   const at::Tensor& buffer = batch.buffer();
   if (!buffer.defined()) return "its momentum keeps no buffer";
   if (buffer.scalar_type() != at::kFloat) return "it is not float32";
+  if (batch.sphere()) return kStaysOnSphere;
   if (kernels::step_path(buffer.device()) == kernels::StepPath::kPlain) return kernels::why_not_hopper(buffer.device());
   if (!batch.rule().radius->constant()) return join("its radius is ", batch.rule().radius->name());
   const LmoForm::Kind kind = batch.norm().lmo_form().kind;

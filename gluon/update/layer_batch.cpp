@@ -15,6 +15,7 @@ LayerBatch::LayerBatch(StepPlan::Batch plan, const Rule& rule, const Momentum& m
   const at::Tensor& parameter = blocks().front().layer.parameter;
   const at::TensorOptions options =
       parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type()));
+  if (rule_.sphere) sphere_ = rule_.sphere->radius(norm(), shape);
   if (momentum_.keeps_buffer()) buffer_ = at::zeros({count, shape.rows, shape.cols}, options);
   last_radius_ = at::zeros({count}, options);
 }

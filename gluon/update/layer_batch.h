@@ -33,6 +33,9 @@ class LayerBatch {
   /// X <- (1 - decay t) X + t lmo: the rule's weight decay, or what keeps X in its ball.
   double decay() const { return rule_.ball ? 1 / *rule_.ball : rule_.weight_decay; }
 
+  /// R of the sphere |X|_F = R that the matrices stay on, if they do; see update/sphere_step.h.
+  std::optional<double> sphere() const { return sphere_; }
+
   /// (number of blocks, m, n); undefined when the momentum keeps none.
   const at::Tensor& buffer() const { return buffer_; }
 
@@ -57,6 +60,7 @@ class LayerBatch {
   StepPlan::Batch plan_;
   Rule rule_;
   Momentum momentum_;
+  std::optional<double> sphere_;
   at::Tensor buffer_;
   at::Tensor last_radius_;                // (number of blocks), on the layers' device
   std::optional<double> uniform_radius_;  // stands for last_radius_ when all blocks moved by the same

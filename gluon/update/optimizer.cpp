@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -29,6 +30,14 @@ std::map<std::string, at::IntArrayRef> expected_entries(std::span<const LayerBat
     expected["adamw.steps/" + entry.layer.name] = {};
   }
   return expected;
+}
+
+// Spheres have no kernels: their layers must not leave the fast path of a GPU unseen.
+std::string note_on_spheres(const StepPlan& plan, const Geometry& geometry) {
+  const bool slow = std::ranges::any_of(plan.batches, [&](const StepPlan::Batch& batch) {
+    return geometry.rules()[batch.rule].sphere && batch.blocks.front().layer.parameter.is_cuda();
+  });
+  return slow ? "layers on a sphere are not part of the GPU's fused step; they take a slower path\n" : "";
 }
 
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // beyond any run, and exact as a double
@@ -103,7 +112,9 @@ void Optimizer::zero_grad() {
   for (Layer& layer : parts_->layers) layer.parameter.mutable_grad() = at::Tensor();
 }
 
-std::string Optimizer::routing_report() const { return parts_->geometry.routing_report(parts_->layers); }
+std::string Optimizer::routing_report() const {
+  return parts_->geometry.routing_report(parts_->layers) + note_on_spheres(parts_->plan, parts_->geometry);
+}
 
 void Optimizer::set_radius_multiplier(double multiplier) {
   check_multiplier(multiplier);

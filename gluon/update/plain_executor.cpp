@@ -7,6 +7,7 @@
 #include <new>
 
 #include "gluon/core/check.h"
+#include "gluon/update/sphere_step.h"
 
 namespace gluon {
 namespace {
@@ -74,7 +75,11 @@ void PlainExecutor::run(std::span<LayerBatch* const> batches, const StepContext&
       batch.momentum = lmo_input(*layers, batch);
       batch.direction = compute_direction(batch);
       batch.radius = compute_radius(*layers, batch, now.multipliers.of(run.front().layer));
-      move_parameters(batch, layers->decay());
+      if (layers->sphere()) {
+        step_on_sphere(batch, *layers->sphere());
+      } else {
+        move_parameters(batch, layers->decay());
+      }
       layers->set_last_radius(run, batch.radius);
       if (now.observe) now.observe(batch);
     }

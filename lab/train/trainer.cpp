@@ -362,7 +362,7 @@ int64_t Trainer::tokens_per_step() const {
 }
 
 RunIdentity Trainer::identity() const {
-  RunIdentity identity{{"geometry", optimizer_.routing_report()},
+  RunIdentity identity{{"geometry", config_.geometry().routing_report(optimizer_.layers())},
                        {"momentum", optimizer_.momentum().name()},
                        {"orthogonalizer", optimizer_.options().orthogonalizer},
                        {"batch", join(config_.batch, " x ", batches_per_step(config_, *dataset_))}};

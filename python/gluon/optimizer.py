@@ -53,7 +53,8 @@ class Gluon(torch.optim.Optimizer):
     Args:
         params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
             plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
-            ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball`` and ``split``.
+            ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball``, ``sphere`` and
+            ``split``.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"muon(none)"``, ``"muon(match_adam)"``,
             ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
@@ -279,6 +280,12 @@ class Gluon(torch.optim.Optimizer):
     def initialize(self, ball: float = 1.0, seed: int = 0) -> None:
         """Overwrites the parameters with random points of their norm balls, as Scion does."""
         _core.initialize(self._core.layers, self.geometry, ball, seed)
+
+    @torch.no_grad()
+    def start_on_spheres(self, seed: int = 0) -> None:
+        """Brings the layers whose rules have a sphere onto it; zeros become random points of it. Call it before training:
+        the first step does the same for all but zeros, but its gradient is that of weights off the sphere."""
+        _core.start_on_spheres(self._core.layers, self.geometry, seed)
 
     def add_observer(self, observer: Any) -> None:
         self._core.add_observer(observer)

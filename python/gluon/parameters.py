@@ -12,7 +12,7 @@ Parameters = Union[
 ]
 
 # Keys of a rule that a parameter group may set for its layers.
-RULE_KEYS = ("norm", "radius", "split", "weight_decay", "ball")
+RULE_KEYS = ("norm", "radius", "split", "weight_decay", "ball", "sphere")
 
 
 def module_roles(module: torch.nn.Module) -> Dict[int, str]:

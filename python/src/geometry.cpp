@@ -3,6 +3,7 @@
 #include "gluon/geometry/geometry.h"
 
 #include "bindings.h"
+#include "gluon/core/spec.h"
 
 namespace gluon::python {
 namespace {
@@ -46,6 +47,7 @@ Rule rule_from(const py::dict& dict) {
   RuleReader reader(dict);
   std::string norm = rule.norm.name();
   std::variant<double, std::string> radius = *rule.radius->constant();
+  std::variant<std::monostate, double, std::string> sphere;
   reader.read("pattern", rule.pattern);
   read_role(reader, "role", rule.role);
   reader.read("rank", rule.rank);
@@ -57,11 +59,19 @@ Rule rule_from(const py::dict& dict) {
   reader.read("split", rule.split);
   reader.read("weight_decay", rule.weight_decay);
   reader.read("ball", rule.ball);
+  reader.read("sphere", sphere);
   reader.finish();
   rule.norm = norm;
   rule.radius = std::holds_alternative<double>(radius) ? Radius(std::get<double>(radius))
                                                        : make_radius(std::get<std::string>(radius));
+  if (const double* given = std::get_if<double>(&sphere)) rule.sphere = *given;
+  if (const std::string* given = std::get_if<std::string>(&sphere)) rule.sphere = make_sphere(*given);
   return rule;
+}
+
+// A number where the text says no more.
+py::object number_or_text(std::optional<double> number, const std::string& text) {
+  return number && number_text(*number) == text ? py::object(py::float_(*number)) : py::object(py::str(text));
 }
 
 py::dict dict_from(const Rule& rule) {
@@ -73,14 +83,11 @@ py::dict dict_from(const Rule& rule) {
   if (rule.without) dict["without"] = role_name(*rule.without);
   if (rule.group) dict["group"] = *rule.group;
   dict["norm"] = rule.norm.name();
-  if (const auto t = rule.radius->constant()) {
-    dict["radius"] = *t;
-  } else {
-    dict["radius"] = rule.radius->name();
-  }
+  dict["radius"] = number_or_text(rule.radius->constant(), rule.radius->name());
   if (!rule.split.empty()) dict["split"] = rule.split;
   if (rule.weight_decay > 0) dict["weight_decay"] = rule.weight_decay;
   if (rule.ball) dict["ball"] = *rule.ball;
+  if (rule.sphere) dict["sphere"] = number_or_text(rule.sphere->number(), rule.sphere->name());
   return dict;
 }
 

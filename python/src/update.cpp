@@ -103,6 +103,12 @@ void bind_update(py::module_& module) {
       },
       py::arg("layers"), py::arg("geometry"), py::arg("ball") = InitializeOptions{}.ball, py::arg("seed") = 0,
       Release());
+  module.def(
+      "start_on_spheres",
+      [](const std::vector<Layer>& layers, const Geometry& geometry, uint64_t seed) {
+        start_on_spheres(layers, geometry, seed);
+      },
+      py::arg("layers"), py::arg("geometry"), py::arg("seed") = 0, Release());
 }
 
 }  // namespace gluon::python

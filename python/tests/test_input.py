@@ -1,5 +1,8 @@
 """Bad input raises ValueError with the library's message; roles and names."""
 
+import math
+import pickle
+
 import pytest
 import torch
 from conftest import Net, train
@@ -26,6 +29,9 @@ import gluon
         (dict(geometry=[{"role": "conv"}]), "no rule for layer 'w'"),
         (dict(geometry=[{"norm": "nuclear"}]), "nuclear"),
         (dict(geometry=[{"pattern": "v*"}, {}]), "the pattern 'v\\*' of a rule matches no layer"),
+        (dict(geometry=[{"sphere": "own"}]), "sphere: expected a number or auto, got 'own'"),
+        (dict(geometry=[{"sphere": 0}]), "Sphere: the radius must be > 0, got 0"),
+        (dict(geometry=[{"sphere": "auto", "ball": 2}]), "exclude each other, got ball 2 and sphere auto"),
         (dict(geometry=[{}], radius={"hidden": 1}), "only for presets"),
         (dict(roles={"x": "head"}), "no parameter matches 'x'"),
         (dict(roles={"w": "tail"}), "role: unknown name 'tail'"),
@@ -196,6 +202,29 @@ def test_initial_weights_have_the_norm_of_the_ball(model):
     optimizer = gluon.Gluon(model.named_parameters(), orthogonalizer="svd")
     optimizer.initialize(ball=2.0, seed=3)
     assert gluon.norms.norm(model.up.weight, "scaled(sqrt(n/m),spectral)").item() == pytest.approx(2, rel=0.2)
+
+
+def test_layers_stay_on_their_spheres(model):
+    rules = [{"pattern": "up.weight", "sphere": "auto"}, {"pattern": "down.weight", "sphere": 3}, {"norm": "adamw"}]
+    geometry = gluon.Geometry([{"norm": "spectral", "radius": 0.1, **rule} for rule in rules])
+    assert [rule.get("sphere") for rule in pickle.loads(pickle.dumps(geometry)).rules] == ["auto", 3.0, None]
+    optimizer = gluon.Gluon(model.named_parameters(), geometry=geometry)
+    optimizer.start_on_spheres()
+    lengths = [math.sqrt(min(model.up.weight.shape)), 3]
+    for _ in range(3):
+        assert [model.up.weight.norm().item(), model.down.weight.norm().item()] == pytest.approx(lengths, rel=1e-6)
+        optimizer.zero_grad()
+        model.loss().backward()
+        optimizer.step()
+    assert "sphere auto" in optimizer.routing_report()
+
+
+def test_group_may_have_a_sphere(model):
+    groups = [{"params": [("up.weight", model.up.weight)], "sphere": "auto"}, {"params": [("b", model.down.bias)]}]
+    model.loss().backward()
+    gluon.Gluon(groups).step()
+    m, n = model.up.weight.shape
+    assert model.up.weight.norm().item() == pytest.approx(math.sqrt(min(m, n) * m / n), rel=1e-6)
 
 
 def test_version():

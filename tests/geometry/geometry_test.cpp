@@ -79,9 +79,26 @@ TEST(Geometry, BadRulesAreRejected) {
   for (const auto& [ball, text] : {std::pair{-2.0, "-2"}, {0.0, "0"}, {INFINITY, "inf"}}) {
     EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = ball}}), std::string("ball must be > 0, got ") + text);
   }
-  EXPECT_INPUT_ERROR(Geometry({{.weight_decay = 0.1, .ball = 2.0}}), "exclude each other");
+  EXPECT_INPUT_ERROR(
+      Geometry({{.weight_decay = 0.1, .ball = 2.0}}),
+      "rule '*': a weight decay, a ball and a sphere exclude each other, got weight decay 0.1 and ball 2");
+  EXPECT_INPUT_ERROR(Geometry({{.ball = 2.0, .sphere = Sphere()}}), "exclude each other, got ball 2 and sphere auto");
+  EXPECT_INPUT_ERROR(Geometry({{.weight_decay = 0.1, .sphere = 3.0}}), "got weight decay 0.1 and sphere 3");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .sphere = Sphere()}}), "AdamW has no sphere");
+  EXPECT_INPUT_ERROR((void)Sphere{0.0}, "Sphere: the radius must be > 0, got 0");
+  EXPECT_INPUT_ERROR((void)Sphere{INFINITY}, "Sphere: the radius must be > 0, got inf");
+  for (const char* text : {"", "own", "nan", "1x"}) {
+    EXPECT_INPUT_ERROR(make_sphere(text), "sphere: expected a number");
+  }
   EXPECT_INPUT_ERROR(Geometry({{.norm = "adamw", .ball = 2.0}}), "AdamW has no norm ball");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .split = "qkv"}}), "it needs no split");
+}
+
+TEST(Geometry, SpheresParseBack) {
+  for (const char* text : {"auto", "2.5", "1e-05"}) EXPECT_EQ(make_sphere(text).name(), text);
+  const NormPtr norm = make_norm("scaled(2,spectral)");
+  EXPECT_EQ(make_sphere("auto").radius(*norm, {1, 4, 9, 1}), 1);
+  EXPECT_EQ(make_sphere("2.5").radius(*norm, {1, 4, 9, 1}), 2.5);
 }
 
 TEST(Geometry, RoutingReportHasOneLinePerRule) {
@@ -102,9 +119,10 @@ TEST(Geometry, RoutingReportNamesEverySelectorAndSetting) {
                                   {"ln.weight", at::zeros({8}), Role::kVector}};
   const Geometry geometry({{.role = Role::kEmbedding, .beside = Role::kHead, .norm = "rows", .ball = 2.5},
                            {.group = 2, .norm = "rows", .radius = 1},
-                           {.rank = 1, .without = Role::kConv, .norm = "euclidean", .radius = 1}});
+                           {.rank = 1, .without = Role::kConv, .norm = "euclidean", .sphere = Sphere()}});
   const std::string report = geometry.routing_report(layers);
-  for (const char* text : {"\nembedding beside head ", "\ngroup 2 ", "\nrank 1 without conv ", "  ball 2.5\n"}) {
+  for (const char* text :
+       {"\nembedding beside head ", "\ngroup 2 ", "\nrank 1 without conv ", "  ball 2.5\n", "  sphere auto\n"}) {
     EXPECT_NE(report.find(text), std::string::npos) << report;
   }
 }

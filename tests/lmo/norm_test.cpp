@@ -6,6 +6,8 @@
 #include <ATen/Context.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
+
 #include "tests/expect_error.h"
 
 namespace gluon {
@@ -34,6 +36,47 @@ TEST(Norm, ClosedForms) {
     EXPECT_NEAR(norm->dual_norm(sample()).item<double>(), c.dual, 1e-12) << c.name;
     EXPECT_TRUE(norm->lmo(sample()).flatten().allclose(at::tensor(c.lmo, at::kDouble), 1e-12, 1e-12)) << c.name;
   }
+}
+
+TEST(Norm, LengthOfTheLmo) {
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{6, 6}, {12, 3}, {3, 12}, {1, 9}, {9, 1}, {1, 1}}) {
+    const double rows = static_cast<double>(m), cols = static_cast<double>(n);
+    for (const auto& [name, expected] : {std::pair{"spectral(svd)", std::sqrt(std::min(rows, cols))},
+                                         {"spectral(newton_schulz:5)", std::sqrt(std::min(rows, cols))},
+                                         {"max_entry", std::sqrt(rows * cols)},
+                                         {"euclidean", 1.0},
+                                         {"columns", std::sqrt(cols)},
+                                         {"rows", std::sqrt(rows)},
+                                         {"scaled(4,rows)", std::sqrt(rows) / 4}}) {
+      EXPECT_NEAR(make_norm(name)->lmo_length(m, n), expected, 1e-12 * expected) << name << ' ' << m << ' ' << n;
+    }
+    for (std::string name : norm_names()) {
+      if (name == "spectral") name = "spectral(svd)";
+      const at::Tensor direction = make_norm(name)->lmo(at::randn({1, m, n}, at::kDouble));
+      EXPECT_NEAR(direction.norm().item<double>(), make_norm(name)->lmo_length(m, n), 1e-9) << name;
+    }
+  }
+}
+
+// A norm of a user's own, without a closed form.
+class Plain : public Norm {
+ public:
+  explicit Plain(NormPtr base) : base_(std::move(base)) {}
+  std::string name() const override { return "plain"; }
+
+ protected:
+  at::Tensor compute_norm(const at::Tensor& x) const override { return base_->norm(x); }
+  at::Tensor compute_dual_norm(const at::Tensor& g) const override { return base_->dual_norm(g); }
+  at::Tensor compute_lmo(const at::Tensor& g) const override { return base_->lmo(g); }
+
+ private:
+  NormPtr base_;
+};
+
+TEST(Norm, LengthOfTheLmoIsFoundForNormsOfOnesOwn) {
+  const NormPtr base = make_norm("scaled(2,spectral(svd))");
+  EXPECT_NEAR(Plain(base).lmo_length(7, 4), base->lmo_length(7, 4), 1e-9);
+  EXPECT_EQ(Plain(base).lmo_length(7, 4), Plain(base).lmo_length(7, 4));
 }
 
 TEST(Norm, NamesParseBack) {

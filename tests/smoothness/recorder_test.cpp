@@ -258,6 +258,30 @@ TEST(Recorder, EveryValueOfASampleFollowsItsFormula) {
   EXPECT_NEAR(sample.radius, 0.25, 1e-12);
 }
 
+TEST(Recorder, DisplacementOnASphereIsTheTrueOne) {
+  const double eta = 0.3;
+  std::vector<Layer> layers{{"w", 50 * at::randn({6, 4}, at::kDouble)}};
+  const Geometry geometry({{.norm = kNorm, .radius = eta, .sphere = Sphere()}}, Momentum::none());
+  Optimizer optimizer(layers, geometry);
+  const auto recorder = watch(optimizer, layers, measuring_geometry(geometry), {.every = 1});
+  std::vector<at::Tensor> x;
+  for (int k = 0; k < 4; ++k) {
+    layers[0].parameter.mutable_grad() = at::randn({6, 4}, at::kDouble);
+    x.push_back(layers[0].parameter.clone());
+    optimizer.step();
+  }
+  const Trajectory trajectory = recorder->take_samples();
+  ASSERT_EQ(trajectory.layers[0].samples.size(), 3u);
+  for (std::size_t k = 0; k < 3; ++k) {  // the first step also brings the weights onto the sphere
+    const Sample& sample = trajectory.layers[0].samples[k];
+    const double length = make_norm(kNorm)->norm((x[k + 1] - x[k]).unsqueeze(0)).item<double>();
+    EXPECT_NEAR(sample.displacement / length, 1, 1e-12);
+    EXPECT_EQ(sample.radius, eta);
+  }
+  EXPECT_GT(trajectory.layers[0].samples[0].displacement, 10);
+  EXPECT_LT(trajectory.layers[0].samples[2].displacement, 0.5);
+}
+
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   const auto disturb = [](std::span<const Layer> layers, int64_t batch) {
     layers[0].parameter.mutable_grad() = at::Tensor();
