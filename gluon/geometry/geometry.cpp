@@ -45,6 +45,7 @@ std::string details(const Rule& rule) {
   std::string text;
   if (!rule.split.empty()) text += join("  split ", rule.split);
   for (const std::string& constraint : constraints(rule)) text += "  " + constraint;
+  if (const std::string why = rule.radius->explanation(); !why.empty()) text += "  radius " + why;
   return text;
 }
 

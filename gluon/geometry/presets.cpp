@@ -1,5 +1,6 @@
 #include "gluon/geometry/presets.h"
 
+#include <cmath>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -10,6 +11,9 @@
 namespace gluon::presets {
 namespace {
 
+constexpr const char* kHiddenNorm = "scaled(sqrt(n/m),spectral)";
+constexpr const char* kConvNorm = "scaled(sqrt(kernel*n/m),spectral)";
+constexpr const char* kTokenNorm = "scaled(1/sqrt(n),rows)";
 constexpr const char* kHeadNorm = "scaled(n,max_entry)";
 constexpr const char* kVectorNorm = "scaled(1/sqrt(m),euclidean)";
 
@@ -40,11 +44,11 @@ std::vector<Rule> scion_rules(const auto& o, double gamma, double conv_gamma) {
     return Rule{.role = role, .beside = Role::kConv, .without = Role::kHidden, .norm = norm, .radius = radius};
   };
   return {
-      {.role = Role::kHidden, .norm = "scaled(sqrt(n/m),spectral)", .radius = gamma * o.hidden},
-      {.role = Role::kConv, .norm = "scaled(sqrt(kernel*n/m),spectral)", .radius = conv_gamma * o.conv},
+      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = gamma * o.hidden},
+      {.role = Role::kConv, .norm = kConvNorm, .radius = conv_gamma * o.conv},
       {.role = Role::kEmbedding,
        .beside = Role::kHead,
-       .norm = "scaled(1/sqrt(n),rows)",
+       .norm = kTokenNorm,
        .radius = gamma * o.untied_embedding.value_or(o.hidden)},
       {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = gamma * o.embedding},
       in_cnn(Role::kHead, kHeadNorm, conv_gamma * o.head.value_or(100 * o.conv)),
@@ -74,6 +78,12 @@ void read_radii(std::string_view preset, Radii radii, const Fields& fields) {
     if (const auto given = radii.extract(key)) std::visit([&](auto* value) { *value = given.mapped(); }, field);
   }
   GLUON_CHECK(radii.empty(), "preset ", preset, ": unknown radius '", radii.begin()->first, "'; allowed are ", allowed);
+}
+
+int64_t whole_steps(double steps) {
+  GLUON_CHECK(steps >= 1 && steps <= 0x1p53 && std::floor(steps) == steps,
+              "preset sphere: steps must be a whole number in 1..2^53, got ", steps);
+  return static_cast<int64_t>(steps);
 }
 
 Fields scion_fields(auto& o) {
@@ -108,6 +118,39 @@ Geometry scion(const ScionOptions& options) {
     rule.ball = *rule.radius->constant() / (with_convolutions ? conv_gamma : gamma);
   }
   return Geometry(std::move(rules));
+}
+
+Geometry sphere(const SphereOptions& options) {
+  // The law fits sweeps of a GPT and a CNN, both prototypes of at most 1024 steps; docs/tuning.md.
+  constexpr double kStep = 0.45, kPower = 0.4;
+  const bool follows_steps = !options.hidden || !options.conv;
+  GLUON_CHECK(options.steps >= (follows_steps ? 1 : 0),
+              "sphere: steps must be >= 1, the length of the run, from which the relative steps follow, got ",
+              options.steps);
+  GLUON_CHECK(std::isfinite(options.factor) && options.factor > 0, "sphere: factor must be > 0, got ", options.factor);
+  const auto by_law = [&](const std::optional<double>& given) {
+    return given ? Radius(*given) : horizon_radius(options.factor * kStep, kPower, options.steps);
+  };
+  const Radius hidden = by_law(options.hidden), conv = by_law(options.conv);
+  const auto or_else = [](const std::optional<double>& given, const Radius& other) {
+    return given ? Radius(*given) : other;
+  };
+  return Geometry({
+      {.role = Role::kHidden, .norm = kHiddenNorm, .radius = hidden, .sphere = Sphere()},
+      {.role = Role::kConv, .norm = kConvNorm, .radius = conv, .sphere = Sphere()},
+      {.role = Role::kEmbedding,
+       .beside = Role::kHead,
+       .norm = kTokenNorm,
+       .radius = or_else(options.untied_embedding, hidden)},
+      {.role = Role::kEmbedding, .norm = kHeadNorm, .radius = options.embedding},
+      {.role = Role::kHead, .norm = kHeadNorm, .radius = options.head.value_or(options.embedding)},
+      {.role = Role::kVector,
+       .beside = Role::kConv,
+       .without = Role::kHidden,
+       .norm = kVectorNorm,
+       .radius = or_else(options.vector, conv)},
+      {.norm = kVectorNorm, .radius = or_else(options.vector, hidden)},
+  });
 }
 
 Geometry sign_descent(double radius) { return Geometry({{.norm = "max_entry", .radius = radius}}); }
@@ -159,6 +202,15 @@ Geometry make(std::string_view name, const Radii& radii) {
     read_radii(name, radii, fields);
     return scion(options);
   }
+  if (name == "sphere") {
+    SphereOptions options;
+    std::optional<double> steps;
+    Fields fields = scion_fields(options);
+    fields.insert(fields.begin(), {{"steps", &steps}, {"factor", &options.factor}});
+    read_radii(name, radii, fields);
+    if (steps) options.steps = whole_steps(*steps);
+    return sphere(options);
+  }
   if (name == "sign_descent") return sign_descent(single(3e-4));
   if (name == "normalized_descent") return normalized_descent(single(0.02));
   if (name == "sgd") return sgd(single(0.1));
@@ -170,7 +222,7 @@ Geometry make(std::string_view name, const Radii& radii) {
   if (name == "adamw") return adamw(single(3e-4));
   throw InputError(
       join("preset: unknown name '", name,
-           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), scion, unscion, sign_descent, "
+           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), scion, unscion, sphere, sign_descent, "
            "normalized_descent, sgd, deterministic_gluon, adamw"));
 }
 

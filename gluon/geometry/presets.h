@@ -8,6 +8,7 @@
 //                        embedding  scaled(1/sqrt(n),rows) beside a head; without one it is tied with the
 //                                   head and takes its norm
 //                        vectors    scaled(1/sqrt(m),euclidean)
+//   sphere               those norms; hidden and conv stay on spheres and take relative steps by the length of the run
 //   sign_descent         max_entry everywhere
 //   normalized_descent   euclidean everywhere
 //   sgd                  euclidean everywhere with the radius steepest(ETA): X <- X - ETA M
@@ -66,6 +67,20 @@ struct ScionOptions {
   std::optional<double> vector = {};
 };
 
+/// Hidden matrices and convolutions stay on spheres of their norms' own radius and take the relative step factor 0.45
+/// K^-0.4 in a run of K steps, which a schedule brings to 0 over the whole run: Schedule::linear(K, K). From prototypes;
+/// docs/tuning.md has them and what is not known yet.
+struct SphereOptions {
+  int64_t steps = 0;  // K; may be left out where hidden and conv are given
+  double factor = 1;
+  std::optional<double> hidden = {};  // relative steps instead
+  std::optional<double> conv = {};
+  double embedding = 0.7;                       // a radius t, as all below: these layers are on no sphere
+  std::optional<double> untied_embedding = {};  // the hidden layers': rows of RMS 1 move as far as matrices on spheres
+  std::optional<double> head = {};              // the embedding's
+  std::optional<double> vector = {};            // the hidden layers'; in a pure CNN the convolutions'
+};
+
 /// Constants of theorem 1, shared by all layers, over the norms of `norms`.
 struct DeterministicOptions {
   double l0 = 0;
@@ -76,6 +91,7 @@ struct DeterministicOptions {
 Geometry muon(const MuonOptions& options = {});
 Geometry scion(const ScionOptions& options = {});
 Geometry unscion(const UnscionOptions& options = {});
+Geometry sphere(const SphereOptions& options);
 Geometry sign_descent(double radius = 3e-4);
 Geometry normalized_descent(double radius = 0.02);
 Geometry sgd(double learning_rate = 0.1);

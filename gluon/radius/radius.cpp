@@ -25,6 +25,30 @@ class ConstantRadius : public RadiusRule {
   double t_;
 };
 
+class HorizonRadius : public RadiusRule {
+ public:
+  HorizonRadius(double c, double p, int64_t steps) : c_(c), p_(p), steps_(steps) {
+    GLUON_CHECK(std::isfinite(c) && c > 0, "horizon radius: c must be > 0, got ", c);
+    GLUON_CHECK(std::isfinite(p) && p >= 0, "horizon radius: p must be >= 0, got ", p);
+    GLUON_CHECK(steps >= 1, "horizon radius: steps must be >= 1, got ", steps);
+  }
+  at::Tensor radius(const BatchStep& batch) const override { return filled(batch, value()); }
+  std::optional<double> constant() const override { return value(); }
+  std::string name() const override {
+    return join("horizon(", number_text(c_), ",", number_text(p_), ",", steps_, ")");
+  }
+  std::string explanation() const override {
+    return join(value(), " = ", number_text(c_), " K^-", number_text(p_), " with K = ", steps_);
+  }
+
+ private:
+  double value() const { return c_ * std::pow(static_cast<double>(steps_), -p_); }
+
+  double c_;
+  double p_;
+  int64_t steps_;
+};
+
 class PowerRadius : public RadiusRule {
  public:
   explicit PowerRadius(double t) : t_(t) {
@@ -83,6 +107,7 @@ Radius::Radius(std::shared_ptr<const RadiusRule> rule) : rule_(std::move(rule)) 
 }
 
 Radius constant_radius(double t) { return {t}; }
+Radius horizon_radius(double c, double p, int64_t steps) { return {std::make_shared<HorizonRadius>(c, p, steps)}; }
 Radius power_radius(double t) { return {std::make_shared<PowerRadius>(t)}; }
 Radius smooth_radius(double l0, double l1) { return {std::make_shared<SmoothRadius>(l0, l1, 0)}; }
 Radius relative_noise_radius(double l0, double l1, double zeta) {
@@ -94,6 +119,9 @@ Radius make_radius(std::string_view name) {
   const Spec spec = parse_spec(name, "radius");
   std::vector<double> numbers;
   for (const auto& argument : spec.arguments) numbers.push_back(parse_number(argument, "radius"));
+  if (spec.name == "horizon" && numbers.size() == 3) {
+    return horizon_radius(numbers[0], numbers[1], parse_integer(spec.arguments[2], "radius"));
+  }
   if (spec.name == "power" && numbers.size() == 1) return power_radius(numbers[0]);
   if (spec.name == "steepest" && numbers.size() == 1) return steepest_radius(numbers[0]);
   if (spec.name == "smooth" && numbers.size() == 2) return smooth_radius(numbers[0], numbers[1]);
@@ -104,7 +132,8 @@ Radius make_radius(std::string_view name) {
     return constant_radius(parse_number(spec.name, "radius"));
   }
   throw InputError(join("radius: unknown rule '", name,
-                        "'; allowed are a number, power(T), smooth(L0,L1), relative_noise(L0,L1,ZETA), steepest(ETA)"));
+                        "'; allowed are a number, power(T), smooth(L0,L1), relative_noise(L0,L1,ZETA), steepest(ETA), "
+                        "horizon(C,P,STEPS)"));
 }
 
 }  // namespace gluon

@@ -3,6 +3,7 @@
 //
 //   name                        t
 //   0.02                        0.02
+//   horizon(c,p,K)              c K^-p, in a run of K steps                presets::sphere
 //   power(t)                    t (k+1)^(-3/4)                             paper: theorem 3
 //   smooth(L0,L1)               |g|* / (L0 + L1 |g|*)                      paper: theorem 1
 //   relative_noise(L0,L1,z)     (1-z) |g|* / (L0 + (1+z) L1 |g|*)          paper: theorem 2
@@ -16,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +40,9 @@ class RadiusRule {
 
   /// The name that make_radius() turns back into this rule.
   virtual std::string name() const = 0;
+
+  /// For people: the number and where it comes from, where the name does not say it.
+  virtual std::string explanation() const { return {}; }
 };
 
 /// Handle to a radius rule; a plain number is a constant radius.
@@ -53,8 +58,10 @@ class Radius {
   std::shared_ptr<const RadiusRule> rule_;
 };
 
-/// Each throws InputError on other constants: t > 0; L0, L1 >= 0 and not both 0; 0 <= zeta < 1; eta > 0.
+/// Each throws InputError on other constants: t, c, eta > 0; p >= 0; steps >= 1; L0, L1 >= 0 and not both 0;
+/// 0 <= zeta < 1.
 Radius constant_radius(double t);
+Radius horizon_radius(double c, double p, int64_t steps);
 Radius power_radius(double t);
 Radius smooth_radius(double l0, double l1);
 Radius relative_noise_radius(double l0, double l1, double zeta);

@@ -20,10 +20,10 @@ uint64_t name_seed(const std::string& name, uint64_t seed) {
   return hash;
 }
 
-// A random point of the unit ball's boundary for one matrix, float64 (1, m, n): an exact LMO direction.
-at::Tensor random_point(const Norm& norm, const Block& block, uint64_t seed) {
+// Gaussian, float64 (1, m, n).
+at::Tensor noise_for(const Block& block, uint64_t seed) {
   auto generator = at::detail::createCPUGenerator(name_seed(block.name, seed));
-  return norm.lmo(at::randn({1, block.shape.rows, block.shape.cols}, generator, at::kDouble));
+  return at::randn({1, block.shape.rows, block.shape.cols}, generator, at::kDouble);
 }
 
 // `x` on the sphere |X|_F = radius. Zero stays zero.
@@ -31,14 +31,13 @@ at::Tensor on_sphere(const at::Tensor& x, double radius) {
   return safe_normalized(x.to(at::kDouble).reshape({1, 1, -1}), {1, 2}).mul_(radius);
 }
 
-const RouteOptions kExact{.orthogonalizer = "svd"};
-
 }  // namespace
 
 void initialize(std::span<const Layer> layers, const Geometry& geometry, const InitializeOptions& options) {
   GLUON_CHECK(std::isfinite(options.ball) && options.ball > 0, "initialize: ball must be > 0, got ", options.ball);
   const at::NoGradGuard no_grad;
-  for (const StepPlan::Batch& batch : route(layers, geometry, kExact).batches) {
+  // Weights start as exact LMO directions.
+  for (const StepPlan::Batch& batch : route(layers, geometry, {.orthogonalizer = "svd"}).batches) {
     const Rule& rule = geometry.rules()[batch.rule];
     for (const Block& block : batch.blocks) {
       const Layer& layer = block.layer;
@@ -47,7 +46,7 @@ void initialize(std::span<const Layer> layers, const Geometry& geometry, const I
         if (layer.name.ends_with("bias")) target.zero_();
         continue;
       }
-      const at::Tensor point = random_point(*batch.norm, block, options.seed);
+      const at::Tensor point = batch.norm->lmo(noise_for(block, options.seed));
       const at::Tensor start = rule.sphere ? on_sphere(point, rule.sphere->radius(*batch.norm, block.shape))
                                            : point * rule.ball.value_or(options.ball);
       target.copy_(start.view(target.sizes()));
@@ -57,13 +56,14 @@ void initialize(std::span<const Layer> layers, const Geometry& geometry, const I
 
 void start_on_spheres(std::span<const Layer> layers, const Geometry& geometry, uint64_t seed) {
   const at::NoGradGuard no_grad;
-  for (const StepPlan::Batch& batch : route(layers, geometry, kExact).batches) {
+  // As close to orthogonal as float32 is, in seconds for models whose SVDs take minutes.
+  for (const StepPlan::Batch& batch : route(layers, geometry, {.orthogonalizer = "polar_express:8"}).batches) {
     const std::optional<Sphere>& sphere = geometry.rules()[batch.rule].sphere;
     if (!sphere) continue;
     for (const Block& block : batch.blocks) {
       at::Tensor target = block.of(block.layer.parameter);
       const bool zero = target.count_nonzero().item<int64_t>() == 0;
-      const at::Tensor start = zero ? random_point(*batch.norm, block, seed) : target;
+      const at::Tensor start = zero ? batch.norm->lmo(noise_for(block, seed).to(target.device(), at::kFloat)) : target;
       target.copy_(on_sphere(start, sphere->radius(*batch.norm, block.shape)).view(target.sizes()));
     }
   }

@@ -103,6 +103,11 @@ void TrainConfig::validate() const {
 
 Geometry TrainConfig::geometry() const {
   std::map<std::string, double> radii = parse_radii(radius);
+  GLUON_CHECK(radius != kAutoRadius || preset == "sphere", "--radius auto: preset ", preset,
+              " has no law for its radii, only sphere has one");
+  if (preset == "sphere") {
+    GLUON_CHECK(radii.emplace("steps", steps).second, "--radius steps: preset sphere takes them from --steps");
+  }
   if (lr > 0) {
     GLUON_CHECK(preset == "adamw" || presets::is_muon(preset), "--lr is the learning rate of AdamW; preset ", preset,
                 " takes --radius instead");
@@ -119,7 +124,10 @@ Geometry TrainConfig::geometry() const {
 bool TrainConfig::radii_follow_gradients() const { return preset == "deterministic_gluon" || preset == "sgd"; }
 
 Geometry TrainConfig::measuring_geometry() const {
-  return gluon::measuring_geometry(smoothness_geometry.empty() ? geometry() : presets::make(smoothness_geometry));
+  if (smoothness_geometry.empty()) return gluon::measuring_geometry(geometry());
+  std::map<std::string, double> radii;  // measure nothing
+  if (smoothness_geometry == "sphere") radii["steps"] = 1;
+  return gluon::measuring_geometry(presets::make(smoothness_geometry, radii));
 }
 
 Estimator TrainConfig::estimator() const {
@@ -131,7 +139,8 @@ Estimator TrainConfig::estimator() const {
 }
 
 Schedule TrainConfig::resolved_schedule() const {
-  return schedule.empty() ? Schedule::linear(steps, steps * 3 / 10) : make_schedule(schedule);
+  if (!schedule.empty()) return make_schedule(schedule);
+  return Schedule::linear(steps, preset == "sphere" ? steps : steps * 3 / 10);
 }
 
 double TrainConfig::resolved_label_smoothing() const {

@@ -39,11 +39,11 @@ struct TrainConfig {
 
   // training
   std::string preset = "unscion";
-  std::string radius;           // "hidden=0.018,embedding=1.08": replaces the preset's radii
+  std::string radius;           // "hidden=0.018,embedding=1.08": replaces the preset's radii; "auto": sphere's own law
   double lr = 0;                // learning rate of AdamW; 0: the preset's default
   double weight_decay = -1;     // decoupled; negative: the preset's default
   std::string momentum;         // empty: the preset's default
-  std::string schedule;         // empty: constant, then linear to 0 over the last 30 % of the steps
+  std::string schedule;         // empty: linear to 0 over the last 30 % of the steps, under sphere over all
   std::string orthogonalizer;   // empty: the library's default
   double clip = 1;              // largest gradient norm, preset adamw only; 0: no clipping
   double label_smoothing = -1;  // negative: 0.2 for the CNN, 0 for language

@@ -44,11 +44,12 @@ const ConfigField kFields[] = {
      "CPU)"},
 
     {"preset", &C::preset, "Optimizer",
-     "unscion, scion, muon, muon(none), muon(match_adam), sign_descent, normalized_descent, sgd, adamw or "
+     "unscion, scion, sphere, muon, muon(none), muon(match_adam), sign_descent, normalized_descent, sgd, adamw or "
      "deterministic_gluon",
      "geometry"},
     {"radius", &C::radius, "Optimizer",
-     "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3)",
+     "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3); auto: "
+     "preset sphere's law, from --steps",
      "geometry"},
     {"lr", &C::lr, "Optimizer", "Learning rate of AdamW (0: the preset's default)", "geometry"},
     {"weight-decay", &C::weight_decay, "Optimizer", "Decoupled weight decay (negative: the preset's default)",
@@ -56,7 +57,7 @@ const ConfigField kFields[] = {
     {"momentum", &C::momentum, "Optimizer", "none, ema(B), nesterov(B) or theorem3 (empty: the preset's default)",
      "momentum"},
     {"schedule", &C::schedule, "Optimizer",
-     "Factor on the radii (empty: constant, then linear to 0 over the last 30 %)"},
+     "Factor on the radii (empty: constant, then linear to 0 over the last 30 %, under preset sphere over all steps)"},
     {"orthogonalizer", &C::orthogonalizer, "Optimizer", "Used inside spectral norms (empty: the default)",
      "orthogonalizer"},
     {"clip", &C::clip, "Optimizer", "Largest gradient norm under AdamW (0: no clipping)", "clip"},

@@ -58,6 +58,7 @@ bool RadiusEntry::is_number_of_preset() const { return !names_layers() && value.
 
 std::vector<RadiusEntry> radius_entries(const std::string& text) {
   std::vector<RadiusEntry> entries;
+  if (text == kAutoRadius) return entries;
   for (std::size_t start = 0, end = 0; start < text.size(); start = end + 1) {
     end = end_of_entry(text, start);
     const std::string entry = text.substr(start, end - start);

@@ -3,6 +3,7 @@
 //   hidden=0.018,embedding=1.08                 numbers for the preset's keys (gluon/geometry/presets.h)
 //   hidden=power(0.02),head=smooth(0,0.03)      radius rules (gluon/radius/radius.h) by role; all=... for every role
 //   head.weight=0.5,layers.*=smooth(0,3)        numbers or rules by the names of layers, with * and ?
+//   auto                                        what the preset says when nothing is given, for presets with a law
 //
 // Preset sgd's numbers are learning rates, also by the names of layers: 0.5 is steepest(0.5).
 //
@@ -18,6 +19,8 @@
 
 namespace gluon::lab {
 
+inline constexpr const char* kAutoRadius = "auto";
+
 struct RadiusEntry {
   std::string key;
   std::string value;
@@ -26,7 +29,7 @@ struct RadiusEntry {
   bool is_number_of_preset() const;  // else a rule, or for layers by name
 };
 
-/// Throws InputError unless `text` is key=value,... with different keys.
+/// None for "auto". Throws InputError unless `text` is key=value,... with different keys.
 std::vector<RadiusEntry> radius_entries(const std::string& text);
 
 /// The numbers for the preset's keys. Throws InputError.

@@ -48,6 +48,11 @@ RunIdentity config_identity(const TrainConfig& config) {
 }
 
 void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
+  // Before the geometry, whose difference says less.
+  const auto own = expected.find(kHorizon), before = saved.find(kHorizon);
+  GLUON_CHECK(own == expected.end() || before == saved.end() || own->second == before->second,
+              "resume: --steps must stay ", before->second, ", from which the radii of the run follow, got ",
+              own->second);
   for (const auto& [part, text] : expected) {
     const auto found = saved.find(part);
     GLUON_CHECK(found != saved.end(), "resume: the checkpoint does not name its ", part);

@@ -14,6 +14,9 @@ namespace gluon::lab {
 /// table of config fields (config_fields.h) says which part each field belongs to.
 using RunIdentity = std::map<std::string, std::string>;
 
+/// The part of runs whose radii follow from --steps, which then must not change.
+inline constexpr const char* kHorizon = "horizon";
+
 /// The parts that follow from the config alone, defaults resolved.
 RunIdentity config_identity(const TrainConfig& config);
 

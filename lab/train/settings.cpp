@@ -36,6 +36,7 @@ std::vector<std::pair<std::string, Rule>> rules_by_role(const TrainConfig& confi
 std::string radius_text(const Rule& rule) {
   const auto constant = rule.radius->constant();
   const std::string radius = constant ? join(*constant) : rule.radius->name();
+  if (rule.sphere) return radius + " on a sphere";
   return rule.ball ? join(radius, " in a ball of ", *rule.ball) : radius;
 }
 

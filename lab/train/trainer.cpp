@@ -11,6 +11,7 @@
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/recorder.h"
+#include "gluon/update/initialize.h"
 #include "gluon/version.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/error_text.h"
@@ -91,6 +92,7 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
       share_(collective, config_.parts_for(collective ? collective->size() : 0)),
       optimizer_(model_->layers(), config_.geometry(), optimizer_options(config_, share_)) {
   check_ranks();
+  start_on_spheres(optimizer_.layers(), config_.geometry(), config_.seed);  // unless a checkpoint is loaded
   if (config_.deterministic) make_deterministic();
   gradients_ = std::make_unique<GradientComputer>(config_, model_, dataset_, share_, optimizer_);
   if (config_.smoothness_every > 0) add_recorder();
@@ -362,10 +364,14 @@ int64_t Trainer::tokens_per_step() const {
 }
 
 RunIdentity Trainer::identity() const {
-  RunIdentity identity{{"geometry", config_.geometry().routing_report(optimizer_.layers())},
+  const std::string routing = config_.geometry().routing_report(optimizer_.layers());
+  RunIdentity identity{{"geometry", routing},
                        {"momentum", optimizer_.momentum().name()},
                        {"orthogonalizer", optimizer_.options().orthogonalizer},
                        {"batch", join(config_.batch, " x ", batches_per_step(config_, *dataset_))}};
+  if (config_.preset == "sphere" && routing.find("horizon(") != std::string::npos) {
+    identity[kHorizon] = std::to_string(config_.steps);
+  }
   identity.merge(config_identity(config_));  // unless derived above
   return identity;
 }

@@ -74,7 +74,7 @@ TrainConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
               ": the radii do not apply");
   TrainConfig next = run;
   next.out.clear();
-  if (run.preset == "unscion") {
+  if (run.preset == "unscion" || run.preset == "sphere") {  // a relative step is the radius in the layer's norm
     next.radius = radius_text(radii, &GroupRadius::predicted);
   } else if (run.preset == "scion") {
     // --radius sets the radii of the balls; a step moves by gamma times those.

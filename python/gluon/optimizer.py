@@ -56,17 +56,21 @@ class Gluon(torch.optim.Optimizer):
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball``, ``sphere`` and
             ``split``.
         lr: factor on all radii, which torch's schedulers change.
-        preset: ``"unscion"`` (the default), ``"scion"``, ``"muon"``, ``"muon(none)"``, ``"muon(match_adam)"``,
-            ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
+        preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"``, ``"muon"``, ``"muon(none)"``,
+            ``"muon(match_adam)"``, ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or
+            ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
-            radius. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the lr of
+            radius; ``"auto"``, the default, for the relative steps that preset ``"sphere"`` takes in a run of ``steps``
+            steps. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the lr of
             ``torch.optim.SGD(lr, momentum=0.9)``, which weighs new gradients by 1 and not by 1 - 0.9.
+        steps: length of the run, for preset ``"sphere"`` only.
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
         geometry: rules (dicts) or a ``Geometry``. Without a preset it must cover all layers; with one, its rules come
             first.
         orthogonalizer: for spectral norms: ``"polar_squares:9"``, ``"newton_schulz:5"``, ``"svd"``, ...
         roles: roles by glob on the name, ``{"fc3.weight": "head"}``.
-        schedule: a schedule of the library, ``"linear(5000,1450)"``, which multiplies ``lr``.
+        schedule: a schedule of the library, ``"linear(5000,1450)"``, which multiplies ``lr``; by default
+            ``"constant"``, with ``steps`` linear to 0 over all of them.
         non_finite: reaction to a NaN or Inf gradient: ``"error"`` (nothing moves) or ``"skip"`` (the step is skipped).
         adamw_betas, adamw_eps, adamw_clip: for layers that the geometry leaves to AdamW.
         process_group: the ranks that share the layers, a group of torch.distributed such as
@@ -100,22 +104,25 @@ class Gluon(torch.optim.Optimizer):
         lr: float = 1.0,
         *,
         preset: Optional[str] = None,
-        radius: Union[None, float, Mapping[str, float]] = None,
+        radius: Union[None, float, str, Mapping[str, float]] = None,
         momentum: Union[None, float, str] = None,
         geometry: Union[None, _core.Geometry, Sequence[Mapping[str, Any]]] = None,
         orthogonalizer: str = _core.default_orthogonalizer,
         roles: Optional[Mapping[str, str]] = None,
-        schedule: str = "constant",
+        schedule: Optional[str] = None,
         non_finite: str = "error",
         adamw_betas: Tuple[float, float] = (0.9, 0.95),
         adamw_eps: float = 1e-8,
         adamw_clip: float = 0.0,
         process_group: Any = None,
+        steps: Optional[int] = None,
     ) -> None:
         self._collective = None if process_group is None else collective_of(process_group)
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
-        self._base = _geometry(preset, radius, geometry)
+        self._base = _geometry(preset, radius, geometry, steps)
+        if schedule is None:
+            schedule = "constant" if steps is None else f"linear({steps},{steps})"
         self._options: Dict[str, Any] = {
             "momentum": momentum,
             "orthogonalizer": orthogonalizer,
@@ -378,13 +385,30 @@ class Gluon(torch.optim.Optimizer):
         return f"{type(self).__name__}\n{self.routing_report()}"
 
 
-def _geometry(preset: Optional[str], radius: Any, geometry: Any) -> _core.Geometry:
+def _radii(preset: str, radius: Any, steps: Optional[int]) -> Dict[str, float]:
+    """The radii of a preset by key."""
+    if radius == "auto" and preset != "sphere":
+        raise ValueError(f"radius: preset {preset} has no law for 'auto', only sphere has one")
+    if isinstance(radius, str) and radius != "auto":
+        raise ValueError(f"radius: expected a number, a dict or 'auto', got '{radius}'")
+    if steps is not None and preset != "sphere":
+        raise ValueError(f"steps: only preset sphere takes its radii from them, got preset {preset}")
+    if radius is None or radius == "auto":
+        radii = {}
+    else:
+        radii = dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
+    return radii if steps is None else {**radii, "steps": steps}
+
+
+def _geometry(preset: Optional[str], radius: Any, geometry: Any, steps: Optional[int]) -> _core.Geometry:
     if geometry is not None and not isinstance(geometry, _core.Geometry):
         geometry = _core.Geometry([dict(rule) for rule in geometry])
     if geometry is not None and preset is None:
         if radius is not None:
             raise ValueError("radius: only for presets; the rules of a geometry have their own radii")
+        if steps is not None:
+            raise ValueError("steps: only for preset sphere; the rules of a geometry have their own radii")
         return geometry
-    radii = {} if radius is None else dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
-    base = _core.preset(preset or "unscion", radii)
+    name = preset or "unscion"
+    base = _core.preset(name, _radii(name, radius, steps))
     return base if geometry is None else _core.Geometry(geometry.rules + base.rules, base.momentum)

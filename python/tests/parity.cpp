@@ -26,8 +26,10 @@ int main(int, char** arguments) {
   torch::set_num_threads(1);
   torch::manual_seed(0);
   Net model;
-  gluon::Optimizer optimizer(gluon::layers_of(model), gluon::presets::make(arguments[1]),
-                             {.schedule = gluon::Schedule::linear(20, 10)});
+  const std::string preset = arguments[1];
+  const std::map<std::string, double> radii{{"steps", 20}};
+  const auto geometry = preset == "sphere" ? gluon::presets::make(preset, radii) : gluon::presets::make(preset);
+  gluon::Optimizer optimizer(gluon::layers_of(model), geometry, {.schedule = gluon::Schedule::linear(20, 10)});
   for (int64_t step = 0; step < 20; ++step) {
     const auto tokens = ((torch::arange(40) * 7 + step * 3) % 11).view({8, 5});
     optimizer.zero_grad();

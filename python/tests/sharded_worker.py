@@ -108,6 +108,7 @@ def join_and_freeze(group, part):
 PRESETS = ["unscion", "scion", "muon", "sgd", "adamw", "deterministic_gluon"]
 SCENARIOS = {
     **{preset: steps_of(preset=preset) for preset in PRESETS},
+    "sphere": steps_of(preset="sphere", steps=STEPS),
     "Muon": steps_of(gluon.Muon),
     "Scion": steps_of(gluon.Scion),
     "float32": steps_of(dtype=torch.float32, preset="normalized_descent", radius=0.05),

@@ -1,5 +1,6 @@
 """Bad input raises ValueError with the library's message; roles and names."""
 
+import copy
 import math
 import pickle
 
@@ -33,6 +34,12 @@ import gluon
         (dict(geometry=[{"sphere": 0}]), "Sphere: the radius must be > 0, got 0"),
         (dict(geometry=[{"sphere": "auto", "ball": 2}]), "exclude each other, got ball 2 and sphere auto"),
         (dict(geometry=[{}], radius={"hidden": 1}), "only for presets"),
+        (dict(geometry=[{}], steps=9), "steps: only for preset sphere"),
+        (dict(radius="auto"), "radius: preset unscion has no law for 'auto', only sphere has one"),
+        (dict(radius="large"), "radius: expected a number, a dict or 'auto', got 'large'"),
+        (dict(preset="muon", steps=9), "steps: only preset sphere takes its radii from them, got preset muon"),
+        (dict(preset="sphere"), "sphere: steps must be >= 1, the length of the run, .* got 0"),
+        (dict(preset="sphere", steps=0), r"steps must be a whole number in 1..2\^53, got 0"),
         (dict(roles={"x": "head"}), "no parameter matches 'x'"),
         (dict(roles={"w": "tail"}), "role: unknown name 'tail'"),
         (dict(adamw_betas=(0.9, 1.0)), r"beta2 must be in \[0, 1\)"),
@@ -217,6 +224,23 @@ def test_layers_stay_on_their_spheres(model):
         model.loss().backward()
         optimizer.step()
     assert "sphere auto" in optimizer.routing_report()
+
+
+def test_preset_sphere_takes_its_steps_from_the_run(model):
+    optimizer = gluon.Gluon(model.named_parameters(), preset="sphere", radius="auto", steps=400)
+    assert "0.0409627 = 0.45 K^-0.4 with K = 400" in optimizer.routing_report()
+    assert "0.0409627 = 0.45 K^-0.4 with K = 400" in copy.deepcopy(optimizer).routing_report()
+    optimizer.start_on_spheres()
+    for factor in (1, 399 / 400):  # linear to 0
+        model.loss().backward()
+        optimizer.step()
+        assert optimizer.effective_radii()["up.weight"] == pytest.approx(0.45 * 400**-0.4 * factor)
+    same = gluon.Gluon(model.named_parameters(), preset="sphere", steps=400)
+    assert same.routing_report() == optimizer.routing_report()
+    double = gluon.Gluon(model.named_parameters(), preset="sphere", radius={"factor": 2}, steps=400, schedule="constant")
+    model.loss().backward()
+    double.step()
+    assert double.effective_radii()["up.weight"] == pytest.approx(0.9 * 400**-0.4)
 
 
 def test_group_may_have_a_sphere(model):

@@ -128,7 +128,7 @@ def test_scions_row_and_column_norms(norm, kwargs):
 
 
 PRESETS = [
-    "unscion", "scion", "muon", "muon(match_adam)", "sign_descent", "normalized_descent", "sgd",
+    "unscion", "scion", "sphere", "muon", "muon(match_adam)", "sign_descent", "normalized_descent", "sgd",
     "deterministic_gluon", "adamw",
 ]  # fmt: skip
 
@@ -136,7 +136,8 @@ PRESETS = [
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_descends_and_keeps_gradients(preset):
     model = Net()
-    optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=0.1 if preset == "deterministic_gluon" else 1)
+    lr, steps = 0.1 if preset == "deterministic_gluon" else 1, 20 if preset == "sphere" else None
+    optimizer = gluon.Gluon(model.named_parameters(), preset=preset, lr=lr, steps=steps)
     before = model.loss().item()
     for _ in range(5):
         optimizer.zero_grad()

@@ -20,7 +20,7 @@ import polar_squares
 torch.set_default_dtype(torch.float64)
 torch.set_num_threads(1)
 
-STEPS, COOLDOWN = 30, 9  # the trainer's default schedule: the last 30 % linearly to 0
+STEPS, COOLDOWN = 30, 9  # the trainer's default schedule: the last 30 % linearly to 0, under sphere all steps
 VOCABULARY, WIDTH, HEADS, BLOCKS, CONTEXT = 64, 32, 2, 2, 32
 CHANNELS, CLASSES, SIDE, SMOOTHING = (4, 8, 8), 10, 25, 0.2
 BATCH, FULL_BATCH_EXAMPLES, EXAMPLES, VALIDATION = {"nanogpt": 4, "cnn": 5}, {"nanogpt": 8, "cnn": 10}, 250, 1000
@@ -35,6 +35,7 @@ SMALLEST_DISTANCE = {"pool": 5e-6, "rank": 1e-5}
 CASES = [
     ("nanogpt", "unscion", "hidden=0.05,embedding=0.5", 1),
     ("nanogpt", "scion", "gamma=0.006,hidden=5,embedding=60", 1),
+    ("nanogpt", "sphere", "factor=0.5,embedding=0.5", 1),
     ("nanogpt", "muon", "hidden=0.02,adamw=0.003", 2),
     ("nanogpt", "sign_descent", "all=0.003", 1),
     ("nanogpt", "normalized_descent", "all=0.1", 1),
@@ -43,6 +44,7 @@ CASES = [
     ("nanogpt", "adamw", "all=0.003", 1),
     ("cnn", "unscion", "conv=0.03,head=2,vector=0.02", 1),
     ("cnn", "scion", "conv_gamma=0.004,conv=4,head=80", 1),
+    ("cnn", "sphere", "factor=0.35,head=1.1", 1),
     ("cnn", "muon", "hidden=0.0075,adamw=0.0025", 2),
     ("cnn", "sign_descent", "all=0.0018", 1),
     ("cnn", "normalized_descent", "all=0.05", 1),
@@ -250,6 +252,8 @@ def radius_of(preset, role, given):
     own = given.get(role, {"head": 100 * conv, "vector": conv}.get(role))
     if preset == "unscion":
         return own, None
+    if preset == "sphere":  # of vectors in a pure CNN too
+        return own or (0.7 if role in ("embedding", "head") else given["factor"] * 0.45 * STEPS**-0.4), None
     return given["gamma" if "gamma" in given else "conv_gamma"] * own, own
 
 
@@ -258,10 +262,21 @@ class Optimizer:
         self.model, self.preset = model, preset
         self.given = {key: float(value) for key, value in (pair.split("=") for pair in radii.split(","))}
         self.memory = {key: [torch.zeros_like(w), torch.zeros_like(w)] for key, w in model.parameters.items()}
+        with torch.no_grad():
+            for name, w in model.parameters.items():
+                if self.sphere(name):
+                    w *= self.sphere(name) / w.norm()
+
+    def sphere(self, name):
+        """|W|_F, the length of an orthogonal matrix in the norm; None where a layer stays on no sphere."""
+        role, shape = self.model.roles[name], self.model.parameters[name].shape
+        if self.preset != "sphere" or role not in ("hidden", "conv"):
+            return None
+        return math.sqrt(min(shape[0], math.prod(shape[1:]))) / norm_of(self.preset, role, shape)[1]
 
     @torch.no_grad()
     def step(self, k):
-        multiplier = min(1.0, (STEPS - k) / COOLDOWN)
+        multiplier = min(1.0, (STEPS - k) / (STEPS if self.preset == "sphere" else COOLDOWN))
         parameters = self.model.parameters
         if self.preset == "adamw":  # the trainer clips the length of all gradients to 1
             length = math.sqrt(sum((w.grad**2).sum().item() for w in parameters.values()))
@@ -284,6 +299,10 @@ class Optimizer:
             if radius is None:  # theorem 1
                 radius = (dual / factor) / (self.given["L0"] + self.given["L1"] * dual / factor)
             t = radius * multiplier
+            if self.sphere(name):
+                w += t * self.sphere(name) * direction.reshape(w.shape) / direction.norm()
+                w *= self.sphere(name) / w.norm()
+                continue
             if ball:
                 w *= 1 - t / ball
             w += t / factor * direction.reshape(w.shape)

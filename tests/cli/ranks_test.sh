@@ -55,6 +55,11 @@ for other in two alone; do
 done
 [ "$(wc -l <"$work/one/smoothness.csv")" -gt 10 ]
 
+# Layers on spheres, some of which start at zero.
+spheres=("${small[@]}" --preset sphere --steps 20)
+for ranks in 1 2 3; do run "sphere$ranks" --ranks "$ranks" "${spheres[@]}"; done
+for ranks in 2 3; do same_bytes checkpoint/step-00000020.safetensors sphere1 "sphere$ranks"; done
+
 # Started with the variables that torchrun sets.
 port=$((20000 + RANDOM % 10000))
 for rank in 1 2 0; do

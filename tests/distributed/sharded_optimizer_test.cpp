@@ -68,15 +68,19 @@ double distance(const std::vector<Layer>& a, const std::vector<Layer>& b) {
   return worst;
 }
 
+Geometry geometry_of(const std::string& preset) {
+  return preset == "sphere" ? presets::sphere({.steps = kSteps}) : presets::make(preset);
+}
+
 class Sharded : public ::testing::TestWithParam<std::tuple<int, std::string>> {};
 
 TEST_P(Sharded, TrainsAsOneRank) {
   const auto [size, preset] = GetParam();
   expect_ranks(size, [&preset = preset](const Ranks& ranks) {
     std::vector<Layer> alone = make_layers(), shared = make_layers();
-    Optimizer reference(alone, presets::make(preset), options_for({}));
+    Optimizer reference(alone, geometry_of(preset), options_for({}));
     train(reference, alone, 0, kSteps, {});
-    Optimizer optimizer(shared, presets::make(preset), options_for(ranks));
+    Optimizer optimizer(shared, geometry_of(preset), options_for(ranks));
     train(optimizer, shared, 0, kSteps, ranks);
     EXPECT_LT(distance(alone, shared), 1e-5);
     EXPECT_EQ(optimizer.steps_taken(), kSteps);
@@ -86,7 +90,7 @@ TEST_P(Sharded, TrainsAsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sharded,
                          ::testing::Combine(::testing::Values(2, 3, 6),
-                                            ::testing::Values("unscion", "muon", "sgd", "adamw")));
+                                            ::testing::Values("unscion", "sphere", "muon", "sgd", "adamw")));
 
 TEST(ShardedState, EqualsTheStateOfOneRank) {
   expect_ranks(3, [](const Ranks& ranks) {

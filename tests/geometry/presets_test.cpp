@@ -81,6 +81,42 @@ TEST(Presets, ScionIsUnscionInABall) {
   expect_radii(presets::scion(), vision_transformer(), {0.5, 0.018, 0.018, 1.08}, {8, 50, 50, 3000});
 }
 
+std::vector<std::string> spheres_of(const Geometry& geometry, const std::vector<Layer>& layers) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules_of(geometry, layers)) names.push_back(rule.sphere ? rule.sphere->name() : "");
+  return names;
+}
+
+TEST(Presets, SphereHasTheNormsOfScionAndSpheresForMatrices) {
+  const Geometry geometry = presets::sphere({.steps = 400});
+  for (const auto& layers : {gpt(), untied_gpt(), cnn_layers(), vision_transformer()}) {
+    EXPECT_EQ(norms_of(geometry, layers), norms_of(presets::unscion(), layers));
+  }
+  EXPECT_EQ(spheres_of(geometry, untied_gpt()), (Norms{"", "auto", "", ""}));
+  EXPECT_EQ(spheres_of(geometry, cnn_layers()), (Norms{"auto", "auto", "", ""}));
+  EXPECT_EQ(geometry.momentum().name(), "ema(0.9)");
+}
+
+TEST(Presets, RadiiOfSphereFollowFromTheSteps) {
+  const double law = 0.45 * std::pow(400, -0.4);
+  const auto sphere = [](presets::SphereOptions options) {
+    options.steps = 400;
+    return presets::sphere(options);
+  };
+  expect_radii(sphere({}), gpt(), {0.7, law, law});
+  expect_radii(sphere({}), untied_gpt(), {law, law, law, 0.7});
+  expect_radii(sphere({}), cnn_layers(), {law, law, law, 0.7});
+  expect_radii(sphere({}), vision_transformer(), {law, law, law, 0.7});
+  expect_radii(sphere({.factor = 2}), untied_gpt(), {2 * law, 2 * law, 2 * law, 0.7});
+  expect_radii(sphere({.hidden = 0.05}), vision_transformer(), {law, 0.05, 0.05, 0.7});
+  expect_radii(sphere({.conv = 0.05}), cnn_layers(), {0.05, 0.05, 0.05, 0.7});
+  expect_radii(sphere({.embedding = 2, .untied_embedding = 3, .vector = 4}), untied_gpt(), {3, law, 4, 2});
+  expect_radii(sphere({.head = 5}), untied_gpt(), {law, law, law, 5});
+  expect_radii(presets::sphere({.hidden = 0.05, .conv = 0.1}), vision_transformer(), {0.1, 0.05, 0.05, 0.7});
+  const std::string report = sphere({}).routing_report(gpt());
+  EXPECT_NE(report.find("  sphere auto  radius 0.0409627 = 0.45 K^-0.4 with K = 400\n"), std::string::npos) << report;
+}
+
 TEST(Presets, MuonAssignsOtherLayersToAdamWAndDoesNotDecayVectors) {
   const Geometry geometry = presets::muon({.weight_decay = 0.1, .adamw = 0.001});
   auto layers = gpt();
@@ -139,6 +175,8 @@ TEST(Presets, DeterministicGluonUsesTheorem1Radii) {
   const Geometry exact = presets::deterministic_gluon({.norms = presets::scion()});
   EXPECT_EQ(exact.rules()[0].norm.name(), "scaled(sqrt(n/m),spectral(svd))");
   EXPECT_FALSE(exact.rules()[0].ball.has_value());
+  const Geometry on_spheres = presets::deterministic_gluon({.norms = presets::sphere({.steps = 1})});
+  EXPECT_FALSE(on_spheres.rules()[0].sphere.has_value());
   EXPECT_EQ(geometry.momentum().name(), "none");
 }
 
@@ -151,6 +189,8 @@ TEST(Presets, ByNameWithRadii) {
                {4, 2, 6});
   expect_radii(make("scion", {{"conv_gamma", 0.25}, {"conv", 4}, {"head", 8}}), cnn_layers(), {1, 1, 1, 2},
                {4, 4, 4, 8});
+  const double law = 0.45 * std::pow(100, -0.4);
+  expect_radii(make("sphere", {{"steps", 100}, {"factor", 0.5}, {"embedding", 2}}), gpt(), {2, 0.5 * law, 0.5 * law});
   EXPECT_EQ(make("deterministic_gluon", {{"L0", 3}}).rules()[0].radius->name(), "smooth(3,1)");
   EXPECT_EQ(make("deterministic_gluon", {{"L1", 5}}).rules()[0].radius->name(), "smooth(0,5)");
 }
@@ -175,7 +215,7 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("lion"),
                      "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
-                     "muon(match_adam), scion, unscion, sign_descent, normalized_descent, sgd, "
+                     "muon(match_adam), scion, unscion, sphere, sign_descent, normalized_descent, sgd, "
                      "deterministic_gluon, adamw");
   for (const char* name : {"muon(adam)", "muon()", "muon(none,aspect)"}) {
     EXPECT_INPUT_ERROR(presets::make(name), "unknown scale in '" + std::string(name) + "'; allowed are muon(none), ");
@@ -194,6 +234,16 @@ TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 0}), "scion: gamma must be in (0, 1], got 0");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 2}), "scion: conv_gamma must be in (0, 1], got 2");
   EXPECT_INPUT_ERROR(presets::scion({.conv_gamma = 0}), "scion: conv_gamma must be in (0, 1], got 0");
+  EXPECT_INPUT_ERROR(presets::sphere({}),
+                     "sphere: steps must be >= 1, the length of the run, from which the relative "
+                     "steps follow, got 0");
+  EXPECT_INPUT_ERROR(presets::sphere({.hidden = 0.1}), "sphere: steps must be >= 1");
+  EXPECT_INPUT_ERROR(presets::sphere({.steps = 9, .factor = 0}), "sphere: factor must be > 0, got 0");
+  EXPECT_INPUT_ERROR(presets::make("sphere"), "sphere: steps must be >= 1");
+  EXPECT_INPUT_ERROR(presets::make("sphere", {{"steps", 1.5}}),
+                     "preset sphere: steps must be a whole number in 1..2^53, got 1.5");
+  EXPECT_INPUT_ERROR(presets::make("sphere", {{"steps", 1}, {"gamma", 1}}),
+                     "preset sphere: unknown radius 'gamma'; allowed are steps, factor, hidden, embedding, conv");
   EXPECT_INPUT_ERROR(presets::deterministic_gluon({.norms = presets::muon()}), "needs a norm for every layer");
 }
 

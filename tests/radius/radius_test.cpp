@@ -32,6 +32,16 @@ TEST(Radius, ConstantAndPower) {
   EXPECT_FALSE(power_radius(2)->constant().has_value());
 }
 
+TEST(Radius, HorizonIsAPowerOfTheStepsOfTheRun) {
+  const Radius radius = horizon_radius(0.5, 0.25, 16);
+  EXPECT_DOUBLE_EQ(first(radius->radius(batch_at(3))), 0.25);
+  EXPECT_EQ(radius->constant(), 0.25);
+  EXPECT_EQ(radius->explanation(), "0.25 = 0.5 K^-0.25 with K = 16");
+  EXPECT_EQ(horizon_radius(0.45, 0.4, 400)->explanation(), "0.0409627 = 0.45 K^-0.4 with K = 400");
+  EXPECT_EQ(horizon_radius(1, 0, 1000000)->name(), "horizon(1,0,1000000)");
+  EXPECT_TRUE(Radius(0.25)->explanation().empty());
+}
+
 TEST(Radius, FormulasOfTheorems1And2) {
   for (const auto& [rule, expected] : {std::pair{smooth_radius(2, 0.5), 6 / (2 + 0.5 * 6)},
                                        {smooth_radius(0, 0.5), 1 / 0.5},
@@ -58,7 +68,8 @@ TEST(Radius, OverflowedDualNormGivesTheLimit) {
 }
 
 TEST(Radius, NamesParseBack) {
-  for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)", "steepest(0.1)"}) {
+  for (const char* name : {"0.018", "1e-05", "power(0.5)", "smooth(0,2)", "relative_noise(1,2,0.5)", "steepest(0.1)",
+                           "horizon(0.45,0.4,1000000)"}) {
     EXPECT_EQ(make_radius(name)->name(), name);
   }
 }
@@ -71,6 +82,11 @@ TEST(Radius, BadInput) {
   EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0, got -1");
   EXPECT_INPUT_ERROR(power_radius(0), "power radius: t must be > 0, got 0");
   EXPECT_INPUT_ERROR(power_radius(INFINITY), "power radius: t must be > 0, got inf");
+  EXPECT_INPUT_ERROR(horizon_radius(0, 0.4, 9), "horizon radius: c must be > 0, got 0");
+  EXPECT_INPUT_ERROR(horizon_radius(INFINITY, 0.4, 9), "horizon radius: c must be > 0, got inf");
+  EXPECT_INPUT_ERROR(horizon_radius(1, -0.4, 9), "horizon radius: p must be >= 0, got -0.4");
+  EXPECT_INPUT_ERROR(horizon_radius(1, 0.4, 0), "horizon radius: steps must be >= 1, got 0");
+  EXPECT_INPUT_ERROR(make_radius("horizon(1,0.4,9.5)"), "radius: expected a whole number, got '9.5'");
   EXPECT_INPUT_ERROR(smooth_radius(0, 0), "not both 0, got L0 = 0, L1 = 0");
   EXPECT_INPUT_ERROR(smooth_radius(-1, 2), "must be >= 0");
   EXPECT_INPUT_ERROR(smooth_radius(2, -1), "must be >= 0");
@@ -83,9 +99,9 @@ TEST(Radius, BadInput) {
   EXPECT_INPUT_ERROR(steepest_radius(INFINITY), "steepest radius: eta must be > 0, got inf");
   EXPECT_INPUT_ERROR(make_radius("smooth(1)"),
                      "unknown rule 'smooth(1)'; allowed are a number, power(T), smooth(L0,L1), "
-                     "relative_noise(L0,L1,ZETA), steepest(ETA)");
-  for (const char* name : {"fast", "power", "power(1,2)", "smooth(1,2,3)", "relative_noise(1,2)", "fast(1,2,3)", "2(3)",
-                           "steepest", "steepest(1,2)"}) {
+                     "relative_noise(L0,L1,ZETA), steepest(ETA), horizon(C,P,STEPS)");
+  for (const char* name : {"fast", "power", "power(1,2)", "smooth(1,2,3)", "relative_noise(1,2)", "horizon(1,2)",
+                           "fast(1,2,3)", "2(3)", "steepest", "steepest(1,2)"}) {
     EXPECT_INPUT_ERROR(make_radius(name), "unknown rule '" + std::string(name) + "'");
   }
   EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0, got -0.5");

@@ -23,12 +23,18 @@ void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
 
 TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
   if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
-  for (const char* preset : {"muon", "scion", "unscion", "sign_descent", "normalized_descent", "sgd", "adamw"}) {
+  for (const char* preset :
+       {"muon", "scion", "unscion", "sphere", "sign_descent", "normalized_descent", "sgd", "adamw"}) {
+    const Geometry geometry = std::string(preset) == "sphere" ? presets::sphere({.steps = 3}) : presets::make(preset);
     for (auto cpu : {transformer_layers(), cnn_layers()}) {
       auto gpu = cpu;
       for (Layer& layer : gpu) layer.parameter = layer.parameter.cuda();
-      Optimizer cpu_optimizer(cpu, presets::make(preset));
-      Optimizer gpu_optimizer(gpu, presets::make(preset));
+      Optimizer cpu_optimizer(cpu, geometry);
+      Optimizer gpu_optimizer(gpu, geometry);
+      const bool on_spheres =
+          gpu_optimizer.routing_report().find("not part of the GPU's fused step") != std::string::npos;
+      EXPECT_EQ(on_spheres, std::string(preset) == "sphere");
+      EXPECT_EQ(cpu_optimizer.routing_report().find("GPU"), std::string::npos);
       for (uint64_t step = 0; step < 3; ++step) {
         set_gradients(cpu, step);
         set_gradients(gpu, step);

@@ -25,6 +25,7 @@ std::vector<Row> rows() {
           {"muon_match_adam", presets::muon({.scale = MuonScale::kMatchAdam})},
           {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
           {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
+          {"sphere", presets::sphere({.steps = 20, .embedding = 0.1, .vector = 0.02})},
           {"sign_descent", presets::sign_descent(0.01)},
           {"normalized_descent", presets::normalized_descent(0.02)},
           {"sgd", presets::sgd(0.05)},

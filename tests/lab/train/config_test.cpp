@@ -33,6 +33,31 @@ TEST(TrainConfig, TheDefaultScheduleDecaysOverTheLastThirtyPercent) {
   EXPECT_EQ(with("schedule=constant").resolved_schedule().name(), "constant");
 }
 
+TEST(TrainConfig, PresetSphereTakesItsRadiiFromTheSteps) {
+  const auto report = [](const std::string& toml) {
+    const TrainConfig config = with("preset=sphere\n" + toml);
+    config.validate();
+    check_effect(config);
+    const std::vector<Layer> layers{{"w", at::zeros({2, 2}), Role::kHidden}};
+    check_radius_effect(config, layers);
+    return config.geometry().routing_report(layers);
+  };
+  const std::string law = report("steps=400");
+  EXPECT_NE(law.find("0.0409627 = 0.45 K^-0.4 with K = 400"), std::string::npos) << law;
+  EXPECT_EQ(report("steps=400\nradius=auto"), law);
+  EXPECT_NE(report("steps=401"), law);
+  EXPECT_NE(report("radius=factor=2").find("horizon(0.9,0.4,400)"), std::string::npos);
+  EXPECT_EQ(report("radius=hidden=0.05"), report("radius=hidden=0.05\nsteps=99"));
+  EXPECT_NE(report("radius=hidden=0.05").find(" 0.05 "), std::string::npos);
+  EXPECT_NO_THROW(with("smoothness-every=5\nsmoothness-geometry=sphere").validate());
+}
+
+TEST(TrainConfig, PresetSphereDecaysOverTheWholeRun) {
+  EXPECT_EQ(with("preset=sphere\nsteps=100").resolved_schedule().name(), "linear(100,100,0)");
+  EXPECT_EQ(with("preset=sphere\nradius=hidden=0.05").resolved_schedule().name(), "linear(400,400,0)");
+  EXPECT_EQ(with("preset=sphere\nschedule=constant").resolved_schedule().name(), "constant");
+}
+
 TEST(TrainConfig, OnlyTheCnnSmoothsLabelsByDefault) {
   EXPECT_EQ(with("").resolved_label_smoothing(), 0);
   EXPECT_EQ(with("model=cifar-cnn").resolved_label_smoothing(), 0.2);
@@ -82,6 +107,11 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"lr=0.25", "--lr is the learning rate of AdamW; preset unscion takes --radius instead"},
     {"preset=sgd\nlr=0.25", "--lr is the learning rate of AdamW; preset sgd takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
+    {"preset=sphere\nweight-decay=0.5", "exclude each other, got weight decay 0.5 and sphere auto"},
+    {"radius=auto", "--radius auto: preset unscion has no law for its radii, only sphere has one"},
+    {"preset=sphere\nradius=steps=5", "--radius steps: preset sphere takes them from --steps"},
+    {"preset=sphere\nradius=auto,hidden=1", "--radius: expected group=radius,..., got 'auto,hidden=1'"},
+    {"preset=sphere\nlr=1", "--lr is the learning rate of AdamW; preset sphere takes --radius instead"},
     {"label-smoothing=1", "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
     {"device=tpu", "--device must be cpu, cuda or cuda:N with N in 0..99, got 'tpu'"},
     {"device=cuda:", "--device must be cpu, cuda or cuda:N"},

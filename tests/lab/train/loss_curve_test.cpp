@@ -203,7 +203,8 @@ TEST(LossCurves, CoverEveryModelAndPresetAndGoDown) {
   }
   for (const char* model : {"nanogpt", "cnn"}) {
     for (const char* preset :
-         {"unscion", "scion", "muon", "sign_descent", "normalized_descent", "sgd", "deterministic_gluon", "adamw"}) {
+         {"unscion", "scion", "sphere", "muon", "sign_descent", "normalized_descent", "sgd", "deterministic_gluon",
+          "adamw"}) {
       EXPECT_EQ(covered.count({model, preset}), 1) << model << ' ' << preset;
     }
   }

@@ -41,6 +41,7 @@ using Names = std::vector<std::string>;
 TEST(RadiusFlag, NumbersAreForThePresetsKeys) {
   EXPECT_EQ(parse_radii("a=1,b=0.25,c=power(1),x.*=3"), (std::map<std::string, double>{{"a", 1}, {"b", 0.25}}));
   EXPECT_TRUE(parse_radii("").empty());
+  EXPECT_TRUE(radius_entries("auto").empty());
   EXPECT_EQ(radii("unscion", "hidden=0.5,embedding=2,vector=3"), (Names{"0.5", "0.5", "2", "3"}));
 }
 
@@ -66,6 +67,15 @@ TEST(RadiusFlag, LayersByNameComeBeforeRolesAndTheFirstDecides) {
   EXPECT_EQ(radii("unscion", "vector=power(2),h.1.weight=5,*.weight=smooth(1,0)"),
             (Names{"smooth(1,0)", "5", "smooth(1,0)", "power(2)"}));
   EXPECT_EQ(radii("unscion", "hidden=power(2),h.1.weight=5,b?as=1"), (Names{"power(2)", "5", "1.08", "1"}));
+}
+
+TEST(RadiusFlag, LayersWithRulesStayOnTheirSpheres) {
+  EXPECT_EQ(radii("sphere", "h.0.*=0.5,hidden=power(0.25),factor=2"),
+            (Names{"0.5", "power(0.25)", "0.7", "horizon(0.9,0.4,400)"}));
+  const Geometry geometry = with("sphere", "h.0.*=0.5").geometry();
+  for (const std::size_t rule : geometry.assign(std::vector<Layer>{language_model()[0], language_model()[1]})) {
+    EXPECT_TRUE(geometry.rules()[rule].sphere.has_value());
+  }
 }
 
 TEST(RadiusFlag, NormsAndDecaysRemain) {

@@ -54,6 +54,20 @@ TEST(RunIdentity, DifferencesAreThoseOfWhatTheRunUses) {
   EXPECT_INPUT_ERROR(make_trainer(momentum).resume(checkpoint), "its momentum is 'ema(0.9)', this run has 'ema(0.5)'");
 }
 
+TEST(RunIdentity, StepsBelongToARunWhoseRadiiFollowFromThem) {
+  TrainConfig law = small_config("sphere"), number = small_config("sphere");
+  number.radius = "hidden=0.05";
+  const Checkpoint by_law = make_trainer(law).checkpoint(), by_number = make_trainer(number).checkpoint();
+  EXPECT_NO_THROW(make_trainer(law).resume(by_law));
+  const std::string steps = std::to_string(law.steps);
+  law.steps = number.steps = 99;
+  EXPECT_INPUT_ERROR(make_trainer(law).resume(by_law),
+                     "resume: --steps must stay " + steps + ", from which the radii of the run follow, got 99");
+  EXPECT_NO_THROW(make_trainer(number).resume(by_number));
+  EXPECT_INPUT_ERROR(make_trainer(number).resume(by_law), "its geometry is");
+  EXPECT_INPUT_ERROR(make_trainer(law).resume(by_number), "its geometry is");
+}
+
 TEST(RunIdentity, ADefaultThatIsWrittenOutIsTheSame) {
   TrainConfig standard = small_config();
   standard.heads = 0;

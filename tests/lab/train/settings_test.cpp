@@ -15,8 +15,8 @@ std::map<std::string, std::string> resolved(const TrainConfig& config) {
 }
 
 TEST(Settings, HoldNoPlaceholders) {
-  for (const char* preset : {"unscion", "scion", "muon", "muon(none)", "sign_descent", "normalized_descent", "sgd",
-                             "deterministic_gluon", "adamw"}) {
+  for (const char* preset : {"unscion", "scion", "sphere", "muon", "muon(none)", "sign_descent", "normalized_descent",
+                             "sgd", "deterministic_gluon", "adamw"}) {
     for (const char* model : {"nanogpt-tiny", "nanogpt-124m", "cifar-cnn"}) {
       for (const int64_t every : {0, 5}) {
         TrainConfig config;
@@ -78,6 +78,11 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   EXPECT_EQ(settings["clip"], "1");
   EXPECT_EQ(settings["smoothness-geometry"], "unscion");
   EXPECT_FALSE(settings.contains("radius"));
+
+  config.preset = "sphere";
+  settings = resolved(config);
+  EXPECT_EQ(settings["radius"], "hidden=0.0874887 on a sphere, embedding=0.7");
+  EXPECT_EQ(settings["schedule"], "linear(60,60,0)");
 
   config.preset = "unscion";
   config.model = "cifar-cnn";

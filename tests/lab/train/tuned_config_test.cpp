@@ -29,6 +29,7 @@ std::string tuned_radius(const std::string& preset, const std::vector<GroupRadiu
 TEST(TunedConfig, EveryPresetGetsItsOwnKeys) {
   const std::vector<GroupRadius> llm{group("hidden", 0.5), group("embedding", 3)};
   EXPECT_EQ(tuned_radius("unscion", llm), "unscion: embedding=3,hidden=0.5");
+  EXPECT_EQ(tuned_radius("sphere", llm), "sphere: embedding=3,hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm), "muon: hidden=0.5");
   EXPECT_EQ(tuned_radius("muon(none)", llm), "muon(none): hidden=0.5");
   EXPECT_EQ(tuned_radius("muon", llm, "hidden=1,adamw=0.25"), "muon: hidden=0.5,adamw=0.25");
