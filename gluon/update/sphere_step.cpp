@@ -11,6 +11,9 @@ namespace {
 // in float32, which threads and ranks could change.
 at::Tensor inner_product(const at::Tensor& a, const at::Tensor& b) { return at::mul(a, b).sum(); }
 
+// Nearer to the centre, relative to the lengths of X and t U, the direction of X + t U would be that of its rounding.
+constexpr double kCentre = 1e-4;
+
 // X <- keep X + add U
 struct Factors {
   at::Tensor keep, add;  // scalars in float64 on the matrix's device
@@ -19,8 +22,9 @@ struct Factors {
 Factors factors(const at::Tensor& x, const at::Tensor& u, const at::Tensor& eta, double sphere) {
   const at::Tensor length = inner_product(x, x).sqrt_(), reach = inner_product(u, u).sqrt_();
   const at::Tensor a = inner_product(x, u) / one_if_zero(length * reach);
-  const at::Tensor q = ((length > 0).to(at::kDouble) + 2 * a * eta + eta * eta).clamp_min_(0).sqrt_();
-  const at::Tensor moves = (reach > 0).logical_and_(eta > 0).logical_and_(q > 0);
+  const at::Tensor unit = (length > 0).to(at::kDouble);  // |Norm(X)|
+  const at::Tensor q = (unit + 2 * a * eta + eta * eta).clamp_min_(0).sqrt_();
+  const at::Tensor moves = (reach > 0).logical_and_(eta > 0).logical_and_(q > kCentre * (unit + eta));
   return {at::where(moves, sphere / one_if_zero(length * q), at::ones_like(q)),
           at::where(moves, sphere * eta / one_if_zero(reach * q), at::zeros_like(q))};
 }

@@ -13,8 +13,8 @@
 // Frobenius norm |X' - X| <= eta R where q >= 1, and <= eta R sqrt(2 / (1 + sqrt(1 - eta^2))) for every eta <= 1.
 //
 // Only the direction of X counts: weights off the sphere are brought onto it by their first step, and a matrix of zeros
-// becomes R Norm(U). A zero U, eta = 0 and a step that would end in the centre move nothing. In the flow: radius ->
-// update; ball and decay are in plain_executor.cpp.
+// becomes R Norm(U). A zero U, eta = 0 and a step that would end within 1e-4 of the centre move nothing. In the
+// flow: radius -> update; ball and decay are in plain_executor.cpp.
 
 #pragma once
 

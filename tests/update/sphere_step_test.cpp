@@ -187,6 +187,7 @@ TEST(SphereStep, ScaleOfTheStartDoesNotMatter) {
 TEST(SphereStep, ZerosStepOntoTheSphereAlongTheLmo) {
   std::vector<Layer> layers = make_layers(0);
   Optimizer optimizer(layers, on_spheres(), quiet());
+  optimizer.set_radius_multiplier(1e-6);  // the relative step does not matter
   take_steps(optimizer, layers, 1);
   for (const StepPlan::Batch& batch : batches(layers, on_spheres())) {
     for (const Block& block : batch.blocks) {
@@ -222,6 +223,18 @@ TEST(SphereStep, StepIntoTheCentreMovesNothing) {
   EXPECT_EQ(step(1), 2);  // 1 - 1 = 0
   optimizer.set_radius_multiplier(1.5);
   EXPECT_EQ(step(1), -2);  // 1 - 1.5 < 0
+
+  // Rounding leaves X + t U a little away from zero, in any direction.
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<Layer> opposite{{"x", random_tensor({7, 1}, seed)}};
+    const Geometry geometry({{.norm = "euclidean", .radius = 1, .sphere = Sphere()}}, Momentum::none());
+    start_on_spheres(opposite, geometry);
+    const auto start = copies_of(opposite);
+    Optimizer against(opposite, geometry, quiet());
+    opposite[0].parameter.mutable_grad() = start[0].clone();
+    against.step();
+    EXPECT_TRUE(bitwise_equal(opposite, start)) << seed;
+  }
 }
 
 TEST(SphereStep, HalfPrecisionStaysOnTheSphereToItsRounding) {

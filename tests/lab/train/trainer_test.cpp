@@ -4,6 +4,7 @@
 
 #include <array>
 #include <sstream>
+#include <vector>
 
 #include "gluon/kernels/kernels.h"
 #include "gluon/smoothness/trajectory.h"
@@ -99,6 +100,36 @@ TEST_F(TrainerTest, ResumesBitForBit) {
     EXPECT_EQ(second.steps_taken(), 12);
     expect_same_model(second.checkpoint(), whole);
   }
+}
+
+// The steps of preset sphere follow from the length of the run, so this run is stopped, not shortened.
+TEST_F(TrainerTest, ResumesOnSpheresBitForBit) {
+  config_.preset = "sphere";
+  Trainer whole = make_trainer(config_), first = make_trainer(config_), second = make_trainer(config_);
+  for (int step = 0; step < 12; ++step) whole.step();
+  for (int step = 0; step < 7; ++step) first.step();
+  second.resume(first.checkpoint());
+  for (int step = 7; step < 12; ++step) second.step();
+  expect_same_model(second.checkpoint(), whole.checkpoint());
+}
+
+TEST_F(TrainerTest, RunsOnSpheresForgetTheScaleOfTheirStart) {
+  config_.preset = "sphere";
+  std::vector<double> expected;
+  for (const double scale : {1.0, 0.01, 100.0}) {
+    const Experiment experiment = make_experiment(config_);
+    for (Layer& layer : experiment.model->layers()) {
+      const at::NoGradGuard no_grad;
+      if (layer.role == Role::kHidden) layer.parameter.mul_(scale);
+    }
+    Trainer trainer(config_, experiment.model, experiment.dataset);
+    for (int step = 0; step < 12; ++step) {
+      const double loss = trainer.step();
+      if (scale == 1) expected.push_back(loss);
+      EXPECT_NEAR(loss, expected[static_cast<std::size_t>(step)], 1e-3) << scale << " step " << step;
+    }
+  }
+  EXPECT_LT(expected.back(), expected.front() - 0.5);
 }
 
 TEST_F(TrainerTest, SamplesSurviveAKillAndAResume) {
