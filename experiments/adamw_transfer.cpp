@@ -26,14 +26,14 @@ lab::FigureSeries validation(const std::string& label, const lab::RunResult& run
 
 lab::StudyResult adamw_transfer(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(scale_note(bench));
+  result.notes.push_back(scale_note(bench, bench.language()));
   result.notes.emplace_back(
       "AdamW: betas 0.9 and 0.95, clip 1.0, no decay, constant rate, the best of the grid below.");
   lab::TrainConfig config = adamw_baseline(bench);
   config.smoothness_every = bench.pick(10, 50);
   config.smoothness_start = config.smoothness_every;
   config.smoothness_mode = "consecutive";
-  constexpr std::array kRates = {9e-4, 1.8e-3, 3.6e-3, 7.2e-3};
+  constexpr std::array kRates = {4.5e-4, 9e-4, 1.8e-3, 3.6e-3};
   const auto trials = bench.try_values("adamw", config, "lr", kRates);
   const auto& best = lab::best_of(trials);
   const lab::RunResult unscion = bench.train("unscion-consecutive", measured(bench, Estimator::kConsecutive));

@@ -13,7 +13,9 @@ namespace gluon::experiments {
 
 lab::StudyResult estimator(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(scale_note(bench));
+  lab::TrainConfig shorter = bench.language();
+  shorter.steps = bench.pick(150, 920);
+  result.notes.push_back(scale_note(bench, shorter));
   result.notes.emplace_back(
       "L1 t = 1 means that the predicted radius 1 / L1 is the one that the run used, whatever that was.");
   lab::Table table{
@@ -27,7 +29,7 @@ lab::StudyResult estimator(lab::Workbench& bench) {
     double val = 0;
     for (const Estimator mode : {Estimator::kSameBatch, Estimator::kConsecutive}) {
       lab::TrainConfig config = measured(bench, mode);
-      config.steps = bench.pick(150, 920);
+      config.steps = shorter.steps;
       config.radius = join("hidden=", hidden, ",embedding=", embedding);
       const lab::RunResult run = bench.train(join("estimator-", estimator_name(mode), "-", factor), config);
       const TrajectoryFit fits = lab::fits_of(run, {.lambda = 0, .l0_zero = true, .skip_first = 3});

@@ -27,8 +27,7 @@ double group_l1(const TrajectoryFit& fits, const std::string& group) {
       .median;
 }
 
-std::string scale_note(lab::Workbench& bench) {
-  const lab::TrainConfig config = bench.language();
+std::string scale_note(const lab::Workbench& bench, const lab::TrainConfig& config) {
   const std::string here = config.data.empty()
                                ? "Gluon's own sources as bytes"
                                : bench.pick("bytes of an OpenWebText sample", "GPT-2 tokens of an English Wikipedia");

@@ -18,7 +18,7 @@ lab::TrainConfig adamw_baseline(lab::Workbench& bench);
 /// The median L1 over the layers of a group.
 double group_l1(const TrajectoryFit& fits, const std::string& group);
 
-/// What the paper trained, and what is trained here.
-std::string scale_note(lab::Workbench& bench);
+/// What the paper trained, and what `config`, one of its runs, trains here.
+std::string scale_note(const lab::Workbench& bench, const lab::TrainConfig& config);
 
 }  // namespace gluon::experiments

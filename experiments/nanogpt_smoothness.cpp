@@ -13,7 +13,7 @@ namespace gluon::experiments {
 
 lab::StudyResult nanogpt_smoothness(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(scale_note(bench));
+  result.notes.push_back(scale_note(bench, bench.language()));
   for (const Estimator mode : {Estimator::kConsecutive, Estimator::kSameBatch}) {
     const std::string name(estimator_name(mode));
     const lab::RunResult run = bench.train("unscion-" + name, measured(bench, mode));

@@ -11,7 +11,7 @@ namespace gluon::experiments {
 
 lab::StudyResult norms(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(scale_note(bench));
+  result.notes.push_back(scale_note(bench, bench.language()));
   result.notes.emplace_back(
       "Both runs take the same steps; only the norms that measure differ. As in the paper lambda = 0, and the first "
       "sample is left out for Euclidean norms.");

@@ -29,8 +29,7 @@ lab::StudyResult scaling_factors(lab::Workbench& bench) {
   }
   config.steps = bench.pick(150, 1150);
   config.eval_every = config.steps / 5;
-  result.notes.push_back(scale_note(bench));
-  result.notes.push_back(join("Each cell: ", config.steps, " steps at constant radii."));
+  result.notes.push_back(scale_note(bench, config));
   lab::Figure curves{.name = "rho3", .title = "unScion at rho2 = 50", .y_label = "validation loss", .series = {}};
   lab::ReportSweep sweep{"rho2 and rho3", {{"rho2", "rho3"}, {}}, {}};
   for (const double rho2 : kRho2) {

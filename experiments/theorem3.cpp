@@ -17,9 +17,9 @@ constexpr double kEmbedding = 60;  // times the blocks' radius, as the paper's 1
 
 lab::StudyResult theorem3(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(scale_note(bench));
   lab::TrainConfig config = bench.language();
   config.steps = bench.pick(200, 1150);
+  result.notes.push_back(scale_note(bench, config));
   config.eval_every = config.steps;
   lab::Table table{
       join("validation loss after ", config.steps, " steps"), {"radii of the blocks", "momentum", "loss"}, {}};
