@@ -101,6 +101,32 @@ Role infer_role(std::string_view name, at::IntArrayRef sizes) {
   return Role::kHidden;
 }
 
+std::optional<std::size_t> find_head(std::span<const Layer> layers) {
+  const auto is_tall = [](const Layer& layer) {
+    return layer.parameter.dim() == 2 && layer.parameter.size(0) > layer.parameter.size(1);
+  };
+  int64_t vocabulary = 0;
+  for (const Layer& layer : layers) {
+    if (layer.role == Role::kHead) return {};
+    // Positions are embedded too, but there are fewer of them than words.
+    if (layer.role == Role::kEmbedding && is_tall(layer)) vocabulary = std::max(vocabulary, layer.parameter.size(0));
+  }
+  std::optional<std::size_t> head;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].role != Role::kHidden || !is_tall(layers[i]) || layers[i].parameter.size(0) != vocabulary) continue;
+    if (head) return {};  // hidden layers that happen to have the vocabulary's size
+    head = i;
+  }
+  return head;
+}
+
+std::string_view usual_split(const Layer& layer) {
+  const at::Tensor& parameter = layer.parameter;
+  const bool fused = layer.role == Role::kHidden && has_part(layer.name, {"in_proj_weight"}) && parameter.dim() == 2 &&
+                     parameter.size(0) == 3 * parameter.size(1);
+  return fused ? "qkv" : "";
+}
+
 MatrixShape matrix_shape(at::IntArrayRef sizes, Role role) {
   const auto entries = [&](std::size_t from, std::size_t to) {
     return std::accumulate(sizes.begin() + from, sizes.begin() + to, int64_t{1}, std::multiplies<>());

@@ -20,6 +20,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +47,15 @@ struct Layer {
   Role role = Role::kHidden;
   int64_t group = 0;  // layers of one group share a radius multiplier, as in torch's parameter groups
 };
+
+/// The index of the layer that is the head by its shape: the only hidden matrix with as many rows as the largest
+/// vocabulary, the embedding with the most rows, where both have more rows than columns. Nothing beside a layer that
+/// already is a head. Names such as "out" or "decoder" do not tell a head; its shape does.
+std::optional<std::size_t> find_head(std::span<const Layer> layers);
+
+/// The split of a layer whose rule names none: "qkv" for torch's MultiheadAttention, whose in_proj_weight (3 n, n) is
+/// three matrices, and no cut for all others. A rule's split "rows:1" keeps it whole.
+std::string_view usual_split(const Layer& layer);
 
 /// The matrices of a parameter, see the table above.
 struct MatrixShape {

@@ -160,13 +160,17 @@ std::string Geometry::routing_report(std::span<const Layer> layers) const {
   for (std::size_t index = 0; index < rules_.size(); ++index) {
     int64_t count = 0;
     int64_t parameters = 0;
+    int64_t fused = 0;
+    const Rule& rule = rules_[index];
     for (std::size_t i = 0; i < layers.size(); ++i) {
       if (assignment[i] != index) continue;
       ++count;
       parameters += layers[i].parameter.numel();
+      fused += rule.split.empty() && !rule.norm.is_adamw() && !usual_split(layers[i]).empty() ? 1 : 0;
     }
-    const Rule& rule = rules_[index];
-    if (count > 0) line(selector(rule), rule.norm.name(), rule.radius->name(), count, parameters, details(rule));
+    std::string rest = details(rule);
+    if (fused > 0) rest += join("  ", fused, " split qkv");
+    if (count > 0) line(selector(rule), rule.norm.name(), rule.radius->name(), count, parameters, rest);
   }
   return out.str();
 }

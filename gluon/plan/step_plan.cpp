@@ -71,7 +71,8 @@ StepPlan route(std::span<const Layer> layers, const Geometry& geometry, const Ro
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const Rule& rule = geometry.rules()[plan.rules[i]];
     const bool adamw = rule.norm.is_adamw();  // works on entries, whatever matrices they form
-    blocks.push_back(adamw ? std::vector<Block>() : split_blocks(layers[i], rule.split));
+    const std::string_view split = rule.split.empty() ? usual_split(layers[i]) : rule.split;
+    blocks.push_back(adamw ? std::vector<Block>() : split_blocks(layers[i], split));
     costs.push_back(adamw ? static_cast<double>(layers[i].parameter.numel()) : step_cost(blocks.back(), rule));
   }
   plan.owners = numbered_from_last(balance(costs, options.ranks));

@@ -34,29 +34,57 @@ std::map<std::string, std::optional<Role>> roles_by_module(const torch::nn::Modu
   return roles;
 }
 
+// Roles of parameters, and which overrides gave some.
+class Roles {
+ public:
+  Roles(const torch::nn::Module& module, const RoleOverrides& overrides)
+      : by_module_(roles_by_module(module)), overrides_(overrides), used_(overrides.size(), false) {}
+
+  Role of(const std::string& name, const at::Tensor& parameter) {
+    if (const auto role = overridden(name, parameter)) return *role;
+    const auto known = by_module_.find(name);
+    if (known == by_module_.end()) return infer_role(name, parameter.sizes());
+    // A frozen one does not move, so that its role does not matter.
+    GLUON_CHECK(known->second || !parameter.requires_grad(), "layers_of: '", name,
+                "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
+                "say with an override what it should count as");
+    return known->second.value_or(Role::kConv);
+  }
+
+  bool overrides(const std::string& name) const {
+    return std::any_of(overrides_.begin(), overrides_.end(),
+                       [&](const auto& entry) { return glob_match(entry.first, name); });
+  }
+
+  void check_all_used() const {
+    for (std::size_t i = 0; i < overrides_.size(); ++i) {
+      GLUON_CHECK(used_[i], "layers_of: no trainable parameter matches '", overrides_[i].first, "'");
+    }
+  }
+
+ private:
+  std::optional<Role> overridden(const std::string& name, const at::Tensor& parameter) {
+    std::optional<Role> role;
+    for (std::size_t i = overrides_.size(); i-- > 0;) {
+      if (!glob_match(overrides_[i].first, name)) continue;
+      role = overrides_[i].second;
+      if (parameter.requires_grad()) used_[i] = true;
+    }
+    return role;
+  }
+
+  std::map<std::string, std::optional<Role>> by_module_;
+  const RoleOverrides& overrides_;
+  std::vector<bool> used_;
+};
+
 }  // namespace
 
 std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverrides& overrides) {
-  const auto by_module = roles_by_module(module);
-  std::vector<bool> used(overrides.size(), false);
-  const auto role_of = [&](const std::string& name, at::IntArrayRef sizes) {
-    const auto known = by_module.find(name);
-    std::optional<Role> role = known != by_module.end() ? known->second : infer_role(name, sizes);
-    for (std::size_t i = overrides.size(); i-- > 0;) {
-      if (!glob_match(overrides[i].first, name)) continue;
-      role = overrides[i].second;
-      used[i] = true;
-    }
-    GLUON_CHECK(role, "layers_of: '", name,
-                "' is a transposed convolution, stored as (in, out, ...), which no role flattens as (out, in ...); "
-                "say with an override what it should count as");
-    return *role;
-  };
-
+  Roles roles(module, overrides);
   std::vector<Layer> layers;
   for (const auto& entry : module.named_parameters(/*recurse=*/true)) {
-    if (!entry.value().requires_grad()) continue;
-    const Role role = role_of(entry.key(), entry.value().sizes());
+    const Role role = roles.of(entry.key(), entry.value());
     const auto tied = std::find_if(layers.begin(), layers.end(),
                                    [&](const Layer& layer) { return layer.parameter.is_same(entry.value()); });
     if (tied == layers.end()) {
@@ -65,9 +93,11 @@ std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverride
       tied->role = role;  // a head tied to it came first in the list
     }
   }
-  for (std::size_t i = 0; i < overrides.size(); ++i) {
-    GLUON_CHECK(used[i], "layers_of: no trainable parameter matches '", overrides[i].first, "'");
-  }
+  roles.check_all_used();
+  // Frozen layers are looked at as well: a head is one beside a frozen embedding too.
+  const auto head = find_head(layers);
+  if (head && !roles.overrides(layers[*head].name)) layers[*head].role = Role::kHead;
+  std::erase_if(layers, [](const Layer& layer) { return !layer.parameter.requires_grad(); });
   return layers;
 }
 

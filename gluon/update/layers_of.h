@@ -18,8 +18,8 @@ namespace gluon {
 using RoleOverrides = std::vector<std::pair<std::string, Role>>;
 
 /// The trainable parameters of `module` as layers. Roles come from the module types (Embedding, Conv1d/2d/3d),
-/// then from names (infer_role), unless an override matches. A parameter used twice (tied weights) is listed
-/// once. Throws InputError when an override matches nothing.
+/// then from names (infer_role) and shapes (find_head), unless an override matches. A parameter used twice (tied
+/// weights) is listed once. Throws InputError when an override matches nothing.
 std::vector<Layer> layers_of(const torch::nn::Module& module, const RoleOverrides& overrides = {});
 
 }  // namespace gluon

@@ -14,7 +14,7 @@ import torch
 from . import _core
 from .distributed import all_or_none, check_layers, check_states, collective_of
 from .parameters import (
-    RULE_KEYS, Parameters, geometry_of_groups, named_group, parameter_groups, refuse_sharded, role_of, without_frozen,
+    RULE_KEYS, Parameters, geometry_of_groups, layers_of, named_group, parameter_groups, without_frozen,
 )  # fmt: skip
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
@@ -164,13 +164,7 @@ class Gluon(torch.optim.Optimizer):
         return [name for name, *_ in self._parameters()]
 
     def _layers(self, joined: set) -> List[_core.Layer]:
-        for name, parameter, *_ in self._parameters():
-            refuse_sharded(name, parameter)
-        return [
-            _core.Layer(name, parameter, role_of(name, parameter, group, self._roles, self._module_roles), index)
-            for name, parameter, index, group in self._parameters()
-            if parameter.requires_grad or name in joined
-        ]
+        return layers_of(self._parameters(), self._roles, self._module_roles, joined)
 
     def _make_core(self, joined: set) -> _core.Optimizer:
         """A core for the trainable parameters and those named in `joined`, frozen or not."""

@@ -1,7 +1,7 @@
 """Turns the parameters that a user passes into groups with names, and finds the role of each parameter."""
 
 import warnings
-from typing import Any, Dict, Iterable, List, Mapping, Tuple, Union
+from typing import Any, Container, Dict, Iterable, List, Mapping, Tuple, Union
 
 import torch
 
@@ -98,25 +98,38 @@ def refuse_sharded(name: str, parameter: torch.Tensor) -> None:
         raise ValueError(f"parameters: '{name}' is sharded over a device mesh; every rank must hold whole layers")
 
 
-def role_of(
-    name: str,
-    parameter: torch.Tensor,
-    group: Mapping[str, Any],
+def layers_of(
+    entries: Iterable[Tuple[str, torch.Tensor, int, Mapping[str, Any]]],
     overrides: Mapping[str, str],
     by_module: Mapping[str, str],
-) -> str:
-    """The role from an override (glob -> role), the group, the module's type, or the name and shape, in this order."""
-    for pattern, role in overrides.items():
-        if _core.glob_match(pattern, name):
-            return role
-    if group.get("role") is not None:
-        return group["role"]
-    if by_module.get(name) == "transposed":
-        raise ValueError(
-            f"roles: '{name}' is a transposed convolution, stored as (in, out, ...), which no role flattens to "
-            "(out, in ...); choose a role for it with roles={...}"
-        )
-    return by_module.get(name) or _core.infer_role(name, list(parameter.shape))
+    joined: Container[str],
+) -> List[_core.Layer]:
+    """The layers of the parameters that train or are in `joined`; entries are name, parameter, number of group, group.
+
+    A role comes from an override (glob -> role), the group, the module's type, or the name and shape, in this order.
+    """
+    layers, given, trained = [], [], []
+    for name, parameter, index, group in entries:
+        refuse_sharded(name, parameter)
+        told = next((role for pattern, role in overrides.items() if _core.glob_match(pattern, name)), group.get("role"))
+        role = told or by_module.get(name) or _core.infer_role(name, list(parameter.shape))
+        trains = parameter.requires_grad or name in joined
+        if role == "transposed":
+            if trains:
+                raise ValueError(
+                    f"roles: '{name}' is a transposed convolution, stored as (in, out, ...), which no role flattens to "
+                    "(out, in ...); choose a role for it with roles={...}"
+                )
+            continue
+        layers.append(_core.Layer(name, parameter, role, index))
+        given.append(told is not None)
+        trained.append(trains)
+    # Frozen layers are looked at as well, so that no role changes when one is unfrozen.
+    head = _core.find_head(layers)
+    if head is not None and not given[head]:
+        layer = layers[head]
+        layers[head] = _core.Layer(layer.name, layer.parameter, "head", layer.group)
+    return [layer for layer, trains in zip(layers, trained) if trains]
 
 
 def without_frozen(geometry: _core.Geometry, names: Iterable[str], layers: List[_core.Layer]) -> _core.Geometry:
@@ -137,6 +150,8 @@ def geometry_of_groups(geometry: _core.Geometry, groups: List[Dict[str, Any]]) -
     rules = []
     for index, group in enumerate(groups):
         own = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
-        if own:
-            rules += [{**rule, **own, "group": index} for rule in geometry.rules]
+        # A split is for the group's matrices; AdamW's layers among them have none.
+        uncut = {key: value for key, value in own.items() if key != "split" or "norm" in own}
+        for rule in geometry.rules if own else []:
+            rules.append({**rule, **(uncut if rule["norm"] == "adamw" else own), "group": index})
     return _core.Geometry(rules + geometry.rules, geometry.momentum) if rules else geometry

@@ -121,6 +121,8 @@ void bind_geometry(py::module_& module) {
       .def_property_readonly("role", [](const Layer& layer) { return role_name(layer.role); })
       .def_readonly("group", &Layer::group);
 
+  module.def("find_head", [](const std::vector<Layer>& layers) { return find_head(layers); }, py::arg("layers"));
+
   py::class_<Geometry>(module, "Geometry",
                        "Which norm measures which layer, and how far each moves: an ordered list of rules, the first "
                        "that matches decides.\n\n"
@@ -136,6 +138,10 @@ void bind_geometry(py::module_& module) {
           "with_first",
           [](const Geometry& geometry, const py::dict& rule) { return geometry.with_first(rule_from(rule)); },
           py::arg("rule"), "This geometry with `rule` before all others.")
+      .def(
+          "routing_report",
+          [](const Geometry& geometry, const std::vector<Layer>& layers) { return geometry.routing_report(layers); },
+          py::arg("layers"))
       .def("__repr__",
            [](const Geometry& geometry) {
              return join("Geometry(", std::string(py::repr(py::cast(rules_of(geometry)))), ", momentum='",

@@ -113,6 +113,7 @@ def distance(a, b):
     return math.sqrt(difference / sum((a[name].cpu() - start[name]).square().sum().item() for name in start))
 
 
+WHOLE = {"split": "rows:1"}  # the plain ones do not split in_proj_weight
 MUON = dict(lr=0.02, momentum=0.95, weight_decay=0.1)
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
 
@@ -129,7 +130,7 @@ def plain_muon(device, dtype):
 
 def our_muon(device, orthogonalizer):
     options = dict(MUON, adamw_lr=ADAMW["lr"], orthogonalizer=orthogonalizer)
-    return trained(device, lambda model: [gluon.Muon(model.named_parameters(), **options)])
+    return trained(device, lambda model: [gluon.Muon([{"params": model.named_parameters(), **WHOLE}], **options)])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -173,7 +174,7 @@ SCION = dict(lr=1e-3, momentum=0.1)
 def scion_groups(model):
     named = list(model.named_parameters())
     return [
-        {"params": [(n, p) for n, p in named if model.is_hidden(n)], "norm": "Spectral", "scale": 10.0},
+        {"params": [(n, p) for n, p in named if model.is_hidden(n)], "norm": "Spectral", "scale": 10.0, **WHOLE},
         {"params": [(n, p) for n, p in named if n.startswith(("embed", "lm_head"))], "norm": "Sign", "scale": 100.0},
         {"params": [(n, p) for n, p in named if p.dim() == 1], "norm": "BiasRMS", "scale": 5.0},
     ]

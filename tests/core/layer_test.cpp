@@ -51,6 +51,32 @@ TEST(Layer, RolesFromNamesAndRanks) {
   EXPECT_EQ(infer_role("temperature", {}), Role::kScalar);
 }
 
+TEST(Layer, AHeadIsFoundByItsShape) {
+  const auto matrix = [](std::string name, int64_t m, int64_t n, Role role = Role::kHidden) {
+    return Layer{std::move(name), at::zeros({m, n}), role};
+  };
+  std::vector<Layer> layers{matrix("words.weight", 50, 8, Role::kEmbedding),
+                            matrix("positions.weight", 16, 8, Role::kEmbedding), matrix("up.weight", 16, 8),
+                            matrix("down.weight", 8, 50), matrix("out.weight", 50, 12)};
+  EXPECT_EQ(find_head(layers), 4);
+  layers.push_back(matrix("other.weight", 50, 8));
+  EXPECT_EQ(find_head(layers), std::nullopt);  // either may be the head
+  layers.back().role = Role::kHead;
+  EXPECT_EQ(find_head(layers), std::nullopt);  // it has one
+  EXPECT_EQ(find_head(std::span(layers).subspan(1, 2)), 1);
+  // A table with as many columns as rows is no vocabulary: every square layer would be a head.
+  EXPECT_EQ(find_head(std::vector{matrix("wpe", 8, 8, Role::kEmbedding), matrix("q", 8, 8)}), std::nullopt);
+  EXPECT_EQ(find_head(std::vector{matrix("up.weight", 16, 8)}), std::nullopt);
+}
+
+TEST(Layer, FusedProjectionsOfTorchAreSplit) {
+  EXPECT_EQ(usual_split({"attn.in_proj_weight", at::zeros({24, 8})}), "qkv");
+  EXPECT_EQ(usual_split({"in_proj_weight", at::zeros({24, 8})}), "qkv");
+  EXPECT_EQ(usual_split({"attn.in_proj_weight", at::zeros({16, 8})}), "");
+  EXPECT_EQ(usual_split({"mixer.in_proj.weight", at::zeros({24, 8})}), "");
+  EXPECT_EQ(usual_split({"attn.in_proj_weight", at::zeros({24, 8}), Role::kHead}), "");
+}
+
 TEST(Layer, RoleNamesParseBack) {
   for (const Role role : {Role::kHidden, Role::kEmbedding, Role::kHead, Role::kConv, Role::kVector, Role::kScalar}) {
     EXPECT_EQ(parse_role(role_name(role)), role);

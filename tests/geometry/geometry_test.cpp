@@ -113,6 +113,14 @@ TEST(Geometry, RoutingReportHasOneLinePerRule) {
             "*        adamw                       0.001        2           408\n");
 }
 
+TEST(Geometry, RoutingReportTellsTheUsualSplit) {
+  const std::vector<Layer> layers{{"a.in_proj_weight", at::zeros({24, 8})}, {"b", at::zeros({8, 8})}};
+  EXPECT_NE(Geometry({Rule{}}).routing_report(layers).find("  1 split qkv\n"), std::string::npos);
+  for (const Rule& rule : {Rule{.split = "rows:1"}, Rule{.norm = "adamw"}}) {
+    EXPECT_EQ(Geometry({rule}).routing_report(layers).find("qkv"), std::string::npos);
+  }
+}
+
 TEST(Geometry, RoutingReportNamesEverySelectorAndSetting) {
   const std::vector<Layer> layers{{"wte.weight", at::zeros({50, 8}), Role::kEmbedding},
                                   {"head.weight", at::zeros({50, 8}), Role::kHead, 2},

@@ -66,6 +66,15 @@ TEST(StepPlan, NamesFollowTheLayersAndPlacesPointThere) {
   }
 }
 
+TEST(StepPlan, FusedProjectionsOfTorchAreThreeMatricesUnlessTheRuleSaysOtherwise) {
+  const std::vector<Layer> layers{{"attn.in_proj_weight", at::zeros({24, 8})}};
+  const auto names = [&](const Rule& rule) { return route(layers, Geometry({rule})).names; };
+  EXPECT_EQ(names({}).size(), 3);
+  EXPECT_EQ(names({.split = "rows:6"}).size(), 6);
+  EXPECT_EQ(names({.split = "rows:1"}), std::vector<std::string>{"attn.in_proj_weight"});
+  EXPECT_EQ(names({.norm = "adamw"}), std::vector<std::string>{"attn.in_proj_weight"});
+}
+
 TEST(StepPlan, PhasesCountEachOwnersBatches) {
   std::vector<Layer> layers = squares(4);
   layers.push_back({"long", at::zeros({8, 32})});

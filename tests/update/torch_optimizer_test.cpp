@@ -58,6 +58,15 @@ TEST(LayersOf, RolesComeFromModulesNamesAndOverrides) {
   EXPECT_INPUT_ERROR(layers_of(net, {{"lost.*", Role::kHead}}), "no trainable parameter matches 'lost.*'");
 }
 
+TEST(LayersOf, HeadIsFoundByItsShape) {
+  Net net;
+  EXPECT_EQ(role_of(layers_of(net), "last.weight"), Role::kHead);
+  EXPECT_EQ(role_of(layers_of(net, {{"last.*", Role::kHidden}}), "last.weight"), Role::kHidden);
+  net.tokens->weight.set_requires_grad(false);
+  EXPECT_EQ(role_of(layers_of(net), "last.weight"), Role::kHead);
+  EXPECT_INPUT_ERROR(layers_of(net, {{"tokens.*", Role::kHead}}), "no trainable parameter matches 'tokens.*'");
+}
+
 TEST(LayersOf, TiedParameterIsListedOnce) {
   struct Tied : torch::nn::Module {
     Tied() {
