@@ -1,11 +1,12 @@
 """Muon and Scion with the arguments of the public ones. "lr" of a group is their lr: rules have radius 1 (Scion: the
 scale), and lr multiplies it."""
 
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from . import _core
+from .arguments import refuse_geometry
 from .optimizer import Gluon
-from .parameters import Parameters
+from .parameters import Parameters, rules_of_group
 
 
 class Muon(Gluon):
@@ -15,7 +16,8 @@ class Muon(Gluon):
         params: as for Gluon. As in MuonWithAuxAdam, groups may set ``use_muon`` and their own ``lr``, and groups with
             ``use_muon=False`` also ``betas`` and ``eps``.
         lr: learning rate of the matrices; torch's schedulers scale AdamW's rate by the same factor.
-        weight_decay: decoupled decay of matrices; vectors and scalars do not decay.
+        weight_decay: decoupled decay of matrices; vectors and scalars do not decay. Groups have it too: one that sets
+            it decays all its layers, as the public one does.
         momentum, nesterov: as in the public Muon.
         ns_steps: Newton-Schulz steps with the public coefficients. The default is ``polar_squares:9``, which is closer
             to U V^T with fewer products. ``orthogonalizer="bfloat16:newton_schulz:5"`` is torch.optim.Muon's.
@@ -48,6 +50,7 @@ class Muon(Gluon):
         orthogonalizer: Optional[str] = None,
         **options: Any,
     ) -> None:
+        refuse_geometry(type(self), options)
         if not lr > 0:
             raise ValueError(f"Muon: lr must be > 0 at the start, got {lr}; AdamW's rate is stored relative to it")
         if ns_steps is not None and orthogonalizer is not None:
@@ -57,7 +60,10 @@ class Muon(Gluon):
         # 3e-4 / 0.02 is 0.015, not 0.014999999999999998.
         adamw_radius = float(f"{adamw_lr / lr:.15g}")
         geometry = _core.muon_geometry(1.0, adjust_lr_fn or "original", weight_decay, adamw_radius)
-        params, adamw = _with_use_muon(params, geometry.rules[0]["norm"], adamw_lr)
+        self._hidden_norm, self._adamw_lr = geometry.rules[0]["norm"], adamw_lr
+        self._inheriting: Set[int] = set()  # numbers of the groups whose weight decay is the constructor's
+        self._group_defaults = {"weight_decay": weight_decay}
+        params, adamw = _with_use_muon(params, self._hidden_norm, adamw_lr)
         for option, value in adamw.items():
             if options.setdefault(option, value) != value:
                 raise ValueError(f"Muon: a group and {option}= disagree: {value} and {options[option]}")
@@ -69,6 +75,38 @@ class Muon(Gluon):
             orthogonalizer=orthogonalizer or _core.default_orthogonalizer,
             **options,
         )
+
+    _kept = Gluon._kept + ("_adamw_lr", "_hidden_norm", "_inheriting")
+    _lr_is_a_factor = False
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        index, groups = len(self.param_groups), [param_group]
+        if self._built:
+            groups, adamw = _with_use_muon(groups, self._hidden_norm, self._adamw_lr)
+            for option, value in adamw.items():
+                if self._options[option] != value:
+                    raise ValueError(
+                        f"Muon: the added group's {option[len('adamw_'):]} are {value}, the optimizer's "
+                        f"{self._options[option]}; layers left to AdamW share them"
+                    )
+        before = set(self._inheriting)
+        (self._inheriting.discard if "weight_decay" in param_group else self._inheriting.add)(index)
+        try:
+            super().add_param_group(groups[0])
+        except Exception:
+            self._inheriting = before
+            raise
+
+    def _rules_of(self, index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
+        if index not in self._inheriting:
+            return super()._rules_of(index, group)
+        own = {key: value for key, value in group.items() if key != "weight_decay"}
+        decay = group.get("weight_decay")
+        if decay is None or decay == self.defaults["weight_decay"]:
+            return super()._rules_of(index, own)
+        # The rules of matrices are those with a role.
+        rules = [{**rule, "weight_decay": decay} if "role" in rule else rule for rule in self._base.rules]
+        return rules_of_group(rules, index, own)
 
 
 def _with_use_muon(params: Parameters, norm: str, adamw_lr: float) -> Tuple[Parameters, Dict[str, Any]]:
@@ -122,7 +160,8 @@ class Scion(Gluon):
     Args:
         params: as for Gluon. Groups may set ``norm``, ``norm_kwargs`` and ``scale`` as there.
         lr: gamma, shared by all layers.
-        momentum: ONE MINUS the weight of the old momentum, as in the public code: 0.1 is what Gluon calls 0.9.
+        momentum: ONE MINUS the weight of the old momentum, as in the public code: 0.1 is what Gluon calls 0.9. It means
+            the same in a group, so torch's OneCycleLR and CyclicLR need ``cycle_momentum=False``.
         norm, norm_kwargs: defaults for the groups; ``"Auto"`` uses the preset's norms by role.
         scale: rho; a number for all layers, or by role: ``{"hidden": 50, "embedding": 3000}``.
         unconstrained: without balls.
@@ -140,6 +179,9 @@ class Scion(Gluon):
     """
 
     _kept = Gluon._kept + ("_momentum", "_scion_defaults", "_unconstrained")
+    _lr_is_a_factor = False
+    # A scheduler that cycles momentum would write beta where one minus beta is read; without a default it refuses.
+    _momentum_is_beta = False
 
     def __init__(
         self,
@@ -152,6 +194,7 @@ class Scion(Gluon):
         unconstrained: bool = False,
         **options: Any,
     ) -> None:
+        refuse_geometry(type(self), options)
         if not 0 < momentum <= 1:
             raise ValueError(f"Scion: momentum, one minus the weight of the old one, must be in (0, 1], got {momentum}")
         radii = dict(scale) if isinstance(scale, Mapping) else {}

@@ -2,7 +2,7 @@
 
 The C++ optimizer has the same parameters and gradients. This file contains torch's side: names and groups, "lr" and
 "momentum" of the groups passed on before each step, state dicts by name, and a new C++ optimizer with the old state
-when parameters are added.
+when parameters are added, or other keys of a group have changed.
 """
 
 import copy
@@ -12,10 +12,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import torch
 
 from . import _core
+from .arguments import hint_at_lr, unknown_argument
 from .distributed import all_or_none, check_layers, check_states, collective_of
+from .groups import Snapshot, check_keys, number
 from .parameters import (
-    RULE_KEYS, Parameters, geometry_of_groups, layers_of, named_group, parameter_groups, without_frozen,
+    RULE_KEYS, Parameters, geometry_from, layers_of, named_group, parameter_groups, rules_of_group, without_frozen,
 )  # fmt: skip
+from .states import by_kind, by_layer, group_state, loadable, run_hooks, saved_groups
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
@@ -25,26 +28,8 @@ def _warn(sentence: str) -> None:
     warnings.warn(f"gluon: {sentence}", stacklevel=4)
 
 
-def _run_hooks(optimizer: torch.optim.Optimizer, kind: str, *arguments: Any) -> Any:
-    """Runs the hooks that torch 2's register_*_hook() added; torch 1.13 has none. A result replaces the argument."""
-    for hook in list(getattr(optimizer, f"_optimizer_{kind}_hooks", {}).values()):
-        result = hook(optimizer, *arguments)
-        if result is not None:
-            arguments = (result,)
-    return arguments[0] if arguments else None
-
-
-def _by_layer(tensors: Mapping[str, torch.Tensor]) -> Dict[str, Dict[str, torch.Tensor]]:
-    """{"momentum/a": x} -> {"a": {"momentum": x}}."""
-    state: Dict[str, Dict[str, torch.Tensor]] = {}
-    for key, tensor in tensors.items():
-        kind, name = key.split("/", 1)
-        state.setdefault(name, {})[kind] = tensor
-    return state
-
-
-def _by_kind(state: Mapping[str, Mapping[str, torch.Tensor]]) -> Dict[str, torch.Tensor]:
-    return {f"{kind}/{name}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
+def _owned(core: _core.Optimizer) -> List[Tuple[str, bool]]:
+    return [(layer.name, core.owns(index)) for index, layer in enumerate(core.layers)]
 
 
 class Gluon(torch.optim.Optimizer):
@@ -54,7 +39,7 @@ class Gluon(torch.optim.Optimizer):
         params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
             plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball``, ``sphere`` and
-            ``split``.
+            ``split``. Changes take effect at the next step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"``, ``"muon"``, ``"muon(none)"``,
             ``"muon(match_adam)"``, ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or
@@ -116,11 +101,14 @@ class Gluon(torch.optim.Optimizer):
         adamw_clip: float = 0.0,
         process_group: Any = None,
         steps: Optional[int] = None,
+        **unknown: Any,
     ) -> None:
+        for name in unknown:
+            raise unknown_argument(type(self), name)
         self._collective = None if process_group is None else collective_of(process_group)
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
-        self._base = _geometry(preset, radius, geometry, steps)
+        self._base = geometry_from(preset, radius, geometry, steps)
         if schedule is None:
             schedule = "constant" if steps is None else f"linear({steps},{steps})"
         self._options: Dict[str, Any] = {
@@ -135,17 +123,27 @@ class Gluon(torch.optim.Optimizer):
         self._observers: List[Any] = []
         self._joined: set = set()  # names of the core's layers
         self._built = False
-        super().__init__(groups, {"lr": lr})
+        self._skipped = 0  # steps of earlier cores
+        super().__init__(groups, {"lr": lr, **self._group_defaults})
         self._install(self._make_core(set()))
         beta = self._core.beta
-        if beta is not None:
-            self.defaults["momentum"] = self._momentum_setting(beta)
-            for group in self.param_groups:
-                group.setdefault("momentum", self.defaults["momentum"])
+        self._default_momentum = None if beta is None else self._momentum_setting(beta)
+        if self._momentum_is_beta and beta is not None:
+            self.defaults["momentum"] = self._default_momentum
+        for group in self.param_groups:
+            self._fill(group)
         self._hand_on_settings(self._core)
+        if self._lr_is_a_factor and radius is None and geometry is None:
+            hint_at_lr(self.param_groups, self._base)
         for pattern in self._roles:
             if not any(_core.glob_match(pattern, name) for name in self._names()):
                 raise ValueError(f"roles: no parameter matches '{pattern}'")
+
+    # What a subclass may change: further defaults of groups; whether lr is a factor on radii that have values of their
+    # own; and whether torch's schedulers, which look for "momentum" among the defaults, may write theirs there.
+    _group_defaults: Mapping[str, Any] = {}
+    _lr_is_a_factor = True
+    _momentum_is_beta = True
 
     # Conversion between torch's "momentum" of a group and beta; a subclass may have another convention.
     def _momentum_setting(self, beta: float) -> float:
@@ -162,6 +160,10 @@ class Gluon(torch.optim.Optimizer):
 
     def _names(self) -> List[str]:
         return [name for name, *_ in self._parameters()]
+
+    def _fill(self, group: Dict[str, Any]) -> None:
+        if self._default_momentum is not None:
+            group.setdefault("momentum", self._default_momentum)
 
     def _layers(self, joined: set) -> List[_core.Layer]:
         return layers_of(self._parameters(), self._roles, self._module_roles, joined)
@@ -181,37 +183,59 @@ class Gluon(torch.optim.Optimizer):
             core.add_observer(observer)
         self._joined = {layer.name for layer in core.layers}
         self._core: _core.Optimizer = core
+        self._snapshot = Snapshot(self.param_groups)
         self._built = True
 
+    def _follow_groups(self) -> None:
+        """Makes a new core if a parameter was unfrozen or replaced, or a group's role, norm, radius, ... changed."""
+        for index, group in enumerate(self.param_groups):
+            check_keys(group, index)
+        replaced = self._snapshot.replaced(self.param_groups)
+        if replaced and self._observers:
+            raise ValueError(
+                f"{type(self).__name__}: a SmoothnessRecorder measures the parameters that were replaced in a group; "
+                "replace them before creating the recorder"
+            )
+        unfrozen = any(x.requires_grad and name not in self._joined for name, x, *_ in self._parameters())
+        if replaced or unfrozen or self._snapshot.rerouted(self.param_groups):
+            self._rebuild()
+
     def _rebuild(self) -> None:
-        """Replaces the core by one for the current parameters; existing parameters keep their state."""
-        with all_or_none(self._collective, "when adding parameters"):
-            if self._observers and self._collective is not None and self._collective.size > 1:
+        """Replaces the core by one for the current groups; existing parameters keep their state."""
+        self._core.wait()  # a bad gradient of the last step would be forgotten with the core
+        old = self._core.state()
+        core = self._make_core(self._joined)
+        with all_or_none(self._collective, "when groups change"):
+            if self._observers and self._collective is not None and _owned(core) != _owned(self._core):
                 raise ValueError(
                     f"{type(self).__name__}: adding parameters would change which rank owns which layer, and a "
                     "SmoothnessRecorder measures the layers that its rank owned; add them before creating the recorder"
                 )
-        old = self._core.state()
-        core = self._make_core(self._joined)
         fresh = core.state().tensors
         fresh.update((key, tensor) for key, tensor in old.tensors.items() if key in fresh)
         core.load_state(_core.OptimizerState(old.version, old.step, fresh))
+        self._skipped += self._core.steps_skipped
         self._install(core)
 
     def _hand_on_settings(self, core: _core.Optimizer) -> None:
         for index, group in enumerate(self.param_groups):
-            core.set_group_radius_multiplier(index, float(group["lr"]))
-            if group.get("momentum") is not None:
-                core.set_group_beta(index, self._beta(float(group["momentum"])))
+            core.set_group_radius_multiplier(index, number(group, "lr", index))
+            own = group.get("momentum")
+            momentum = self._default_momentum if own is None else number(group, "momentum", index)
+            if momentum is not None:
+                core.set_group_beta(index, self._beta(momentum))
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """Adds a group. Its parameters start with fresh state; the others keep theirs."""
         if not isinstance(param_group, dict):
             raise TypeError("param_group must be a dict")
         count = sum(len(group["params"]) for group in self.param_groups)
-        super().add_param_group(named_group(param_group, count))
+        group = named_group(param_group, count)
+        check_keys({**self.defaults, **group}, len(self.param_groups))
+        super().add_param_group(group)
         if not self._built:
             return
+        self._fill(self.param_groups[-1])
         try:
             self._rebuild()
         except Exception:
@@ -233,8 +257,7 @@ class Gluon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if any(parameter.requires_grad and name not in self._joined for name, parameter, *_ in self._parameters()):
-            self._rebuild()
+        self._follow_groups()
         self._hand_on_settings(self._core)
         self._core.step()
         return loss
@@ -242,10 +265,17 @@ class Gluon(torch.optim.Optimizer):
     @property
     def geometry(self) -> _core.Geometry:
         """The rules in use, including those of groups."""
-        return self._rules_for(self._core.layers)
+        return self._rules_for(self._layers(self._joined))
 
     def _rules_for(self, layers: List[_core.Layer]) -> _core.Geometry:
-        return without_frozen(geometry_of_groups(self._base, self.param_groups), self._names(), layers)
+        rules = [rule for index, group in enumerate(self.param_groups) for rule in self._rules_of(index, group)]
+        geometry = _core.Geometry(rules + self._base.rules, self._base.momentum) if rules else self._base
+        return without_frozen(geometry, self._names(), layers)
+
+    def _rules_of(self, index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
+        """The rules that precede the others for the layers of a group."""
+        own = any(group.get(key) is not None for key in RULE_KEYS)
+        return rules_of_group(self._base.rules, index, group) if own else []
 
     @property
     def steps_taken(self) -> int:
@@ -254,13 +284,14 @@ class Gluon(torch.optim.Optimizer):
     @property
     def steps_skipped(self) -> int:
         """Steps skipped because of a NaN or Inf gradient, with ``non_finite="skip"``."""
-        return self._core.steps_skipped
+        return self._skipped + self._core.steps_skipped
 
     def routing_report(self) -> str:
         """The rule that each group of layers follows, as a table."""
         lrs = [float(group["lr"]) for group in self.param_groups]
         note = f"radii are multiplied by lr: {', '.join(f'{lr:g}' for lr in lrs)}\n" if set(lrs) != {1.0} else ""
-        return self._core.routing_report() + note
+        layers = self._layers(self._joined)
+        return self._rules_for(layers).routing_report(layers) + note
 
     def effective_radii(self) -> Dict[str, float]:
         """The radius (AdamW: learning rate) each layer moved by in its last step, ``lr`` and schedule included.
@@ -280,7 +311,8 @@ class Gluon(torch.optim.Optimizer):
     @torch.no_grad()
     def initialize(self, ball: float = 1.0, seed: int = 0) -> None:
         """Overwrites the parameters with random points of their norm balls, as Scion does."""
-        _core.initialize(self._core.layers, self.geometry, ball, seed)
+        layers = self._layers(self._joined)
+        _core.initialize(layers, self._rules_for(layers), ball, seed)
 
     @torch.no_grad()
     def start_on_spheres(self, seed: int = 0) -> None:
@@ -294,67 +326,53 @@ class Gluon(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters."""
-        _run_hooks(self, "state_dict_pre")
+        run_hooks(self, "state_dict_pre")
         state = self._core.state()
-        groups = [dict(group, params=group["param_names"][:]) for group in self.param_groups]
-        for group in groups:
-            del group["param_names"]
         state_dict = {
             "gluon": {"version": state.version, "step": state.step},
-            "state": _by_layer(state.tensors),
-            "param_groups": groups,
+            "state": by_layer(state.tensors),
+            "param_groups": [group_state(group) for group in self.param_groups],
         }
-        return _run_hooks(self, "state_dict_post", state_dict)
+        return run_hooks(self, "state_dict_post", state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state by name: the order of parameters and groups, and the number of ranks, may differ.
 
+        Numbers of the groups (``lr``, ``momentum``, ``weight_decay``, ``radius``, ``ball``) come from the state; norms,
+        roles and splits stay those of this optimizer.
+
         Raises ValueError, with nothing changed, if the state does not fit; with a process group on all ranks.
         """
-        state_dict = _run_hooks(self, "load_state_dict_pre", dict(state_dict))
+        state_dict = run_hooks(self, "load_state_dict_pre", dict(state_dict))
         with all_or_none(self._collective, "when a state is loaded"):
-            saved_groups = self._saved_groups(state_dict)
+            found_groups = saved_groups(self.param_groups, state_dict)
             about, layers = state_dict["gluon"], state_dict["state"]
-            state = _core.OptimizerState(about["version"], about["step"], _by_kind(layers))
+            state = _core.OptimizerState(about["version"], about["step"], by_kind(layers))
         if self._collective is not None:
             check_states(self._collective, state)
-        # Parameters in the saved state are part of the core, frozen or not; others start with fresh state.
-        core = self._make_core(self._joined | set(layers))
-        if any(layer.name not in layers for layer in core.layers):
-            fresh = {key: x for key, x in core.state().tensors.items() if key.split("/", 1)[1] not in layers}
-            state = _core.OptimizerState(state.version, state.step, {**state.tensors, **fresh})
-        with all_or_none(self._collective, "when a state is loaded"):
-            core.load_state(state)
+        before = [dict(group) for group in self.param_groups]
+        try:
+            for group, found in zip(self.param_groups, found_groups):
+                group.update(copy.deepcopy(loadable(found)))
+            # Parameters in the saved state are part of the core, frozen or not; others start with fresh state.
+            core = self._make_core(self._joined | set(layers))
+            if any(layer.name not in layers for layer in core.layers):
+                fresh = {key: x for key, x in core.state().tensors.items() if key.split("/", 1)[1] not in layers}
+                state = _core.OptimizerState(state.version, state.step, {**state.tensors, **fresh})
+            with all_or_none(self._collective, "when a state is loaded"):
+                core.load_state(state)
+        except Exception:
+            for group, kept in zip(self.param_groups, before):
+                group.clear()
+                group.update(kept)
+            raise
         self._install(core)
-        for group, saved in zip(self.param_groups, saved_groups):
-            # Norms, radii and roles stay those of this optimizer; lr and the like come from the saved state.
-            group.update((k, copy.deepcopy(v)) for k, v in saved.items() if k not in ("params", "role", *RULE_KEYS))
-        _run_hooks(self, "load_state_dict_post")
-
-    def _saved_groups(self, state_dict: Mapping[str, Any]) -> List[Mapping[str, Any]]:
-        """The saved group of each of this optimizer's groups. Raises ValueError if they do not match."""
-        for key in ("gluon", "state", "param_groups"):
-            if key not in state_dict:
-                raise ValueError(f"state_dict: no '{key}'; it was not saved by a Gluon optimizer")
-        groups = state_dict["param_groups"]
-        found = [self._saved_group(group, groups) for group in self.param_groups]
-        if len(found) != len(groups):
-            raise ValueError(f"state_dict: has {len(groups)} groups, the optimizer {len(found)}")
-        return found
-
-    @staticmethod
-    def _saved_group(group: Mapping[str, Any], saved_groups: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        names = set(group["param_names"])
-        for saved in saved_groups:
-            if set(saved["params"]) == names:
-                return saved
-        unknown = sorted(names - {name for saved in saved_groups for name in saved["params"]})
-        reason = f"'{unknown[0]}' is missing" if unknown else "the parameters are grouped differently"
-        raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {reason}")
+        run_hooks(self, "load_state_dict_post")
 
     # Attributes that deepcopy and pickle keep. Observers measure the original's parameters and are not copied.
     _kept: Tuple[str, ...] = (
-        "defaults", "param_groups", "state", "_base", "_joined", "_module_roles", "_options", "_roles",
+        "defaults", "param_groups", "state", "_base", "_default_momentum", "_joined", "_module_roles", "_options",
+        "_roles", "_skipped",
     )  # fmt: skip
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -363,7 +381,9 @@ class Gluon(torch.optim.Optimizer):
                 f"{type(self).__name__}: an optimizer with a process group cannot be copied or pickled, because its "
                 "momentum is on several ranks; call state_dict() on all of them and load it into another optimizer"
             )
+        self._follow_groups()
         kept = {key: self.__dict__[key] for key in self._kept}
+        kept["_skipped"] = self.steps_skipped
         return {**kept, "_saved": self._core.state().tensors, "_saved_step": self._core.steps_taken}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -371,6 +391,7 @@ class Gluon(torch.optim.Optimizer):
         tensors, step = state.pop("_saved"), state.pop("_saved_step")
         self._built, self._observers, self._collective = False, [], None
         super().__setstate__(state)
+        self.defaults.pop("differentiable", None)  # torch adds it, and new groups would get it
         core = self._make_core(self._joined)
         core.load_state(_core.OptimizerState(core.state().version, step, tensors))
         self._install(core)
@@ -378,31 +399,3 @@ class Gluon(torch.optim.Optimizer):
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n{self.routing_report()}"
 
-
-def _radii(preset: str, radius: Any, steps: Optional[int]) -> Dict[str, float]:
-    """The radii of a preset by key."""
-    if radius == "auto" and preset != "sphere":
-        raise ValueError(f"radius: preset {preset} has no law for 'auto', only sphere has one")
-    if isinstance(radius, str) and radius != "auto":
-        raise ValueError(f"radius: expected a number, a dict or 'auto', got '{radius}'")
-    if steps is not None and preset != "sphere":
-        raise ValueError(f"steps: only preset sphere takes its radii from them, got preset {preset}")
-    if radius is None or radius == "auto":
-        radii = {}
-    else:
-        radii = dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
-    return radii if steps is None else {**radii, "steps": steps}
-
-
-def _geometry(preset: Optional[str], radius: Any, geometry: Any, steps: Optional[int]) -> _core.Geometry:
-    if geometry is not None and not isinstance(geometry, _core.Geometry):
-        geometry = _core.Geometry([dict(rule) for rule in geometry])
-    if geometry is not None and preset is None:
-        if radius is not None:
-            raise ValueError("radius: only for presets; the rules of a geometry have their own radii")
-        if steps is not None:
-            raise ValueError("steps: only for preset sphere; the rules of a geometry have their own radii")
-        return geometry
-    name = preset or "unscion"
-    base = _core.preset(name, _radii(name, radius, steps))
-    return base if geometry is None else _core.Geometry(geometry.rules + base.rules, base.momentum)

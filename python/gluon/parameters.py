@@ -1,7 +1,7 @@
 """Turns the parameters that a user passes into groups with names, and finds the role of each parameter."""
 
 import warnings
-from typing import Any, Container, Dict, Iterable, List, Mapping, Tuple, Union
+from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
 
@@ -145,13 +145,41 @@ def without_frozen(geometry: _core.Geometry, names: Iterable[str], layers: List[
     return _core.Geometry(rules, geometry.momentum) if rules else geometry
 
 
-def geometry_of_groups(geometry: _core.Geometry, groups: List[Dict[str, Any]]) -> _core.Geometry:
-    """`geometry`, preceded by rules for groups that set "norm", "radius", "weight_decay", ... for their layers."""
-    rules = []
-    for index, group in enumerate(groups):
-        own = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
-        # A split is for the group's matrices; AdamW's layers among them have none.
-        uncut = {key: value for key, value in own.items() if key != "split" or "norm" in own}
-        for rule in geometry.rules if own else []:
-            rules.append({**rule, **(uncut if rule["norm"] == "adamw" else own), "group": index})
-    return _core.Geometry(rules + geometry.rules, geometry.momentum) if rules else geometry
+def rules_of_group(rules: Iterable[Mapping[str, Any]], index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """`rules` for the layers of group number `index`, with the group's own "norm", "radius", "weight_decay", ..."""
+    own = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
+    # A split is for the group's matrices; AdamW's layers among them have none.
+    uncut = {key: value for key, value in own.items() if key != "split" or "norm" in own}
+    return [{**rule, **(uncut if rule["norm"] == "adamw" else own), "group": index} for rule in rules]
+
+
+def _radii(preset: str, radius: Any, steps: Optional[int]) -> Dict[str, float]:
+    """The radii of a preset by key."""
+    if radius == "auto" and preset != "sphere":
+        raise ValueError(f"radius: preset {preset} has no law for 'auto', only sphere has one")
+    if isinstance(radius, str) and radius != "auto":
+        raise ValueError(f"radius: expected a number, a dict or 'auto', got '{radius}'")
+    if steps is not None and preset != "sphere":
+        raise ValueError(f"steps: only preset sphere takes its radii from them, got preset {preset}")
+    if radius is None or radius == "auto":
+        radii = {}
+    else:
+        radii = dict(radius) if isinstance(radius, Mapping) else {"all": float(radius)}
+    return radii if steps is None else {**radii, "steps": steps}
+
+
+def geometry_from(
+    preset: Optional[str], radius: Union[None, float, str, Mapping[str, float]], geometry: Any, steps: Optional[int]
+) -> _core.Geometry:
+    """The rules of Gluon's arguments: a preset's, preceded by those of `geometry`, or `geometry` alone."""
+    if geometry is not None and not isinstance(geometry, _core.Geometry):
+        geometry = _core.Geometry([dict(rule) for rule in geometry])
+    if geometry is not None and preset is None:
+        if radius is not None:
+            raise ValueError("radius: only for presets; the rules of a geometry have their own radii")
+        if steps is not None:
+            raise ValueError("steps: only for preset sphere; the rules of a geometry have their own radii")
+        return geometry
+    name = preset or "unscion"
+    base = _core.preset(name, _radii(name, radius, steps))
+    return base if geometry is None else _core.Geometry(geometry.rules + base.rules, base.momentum)

@@ -52,6 +52,7 @@ class SmoothnessRecorder:
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
+        optimizer._follow_groups()
         if optimizer._collective is not None:
             options = f"every {every}, start {start}, mode {mode}, dual {dual}"
             _core.check_agreement(optimizer._collective, "recorders", options)

@@ -71,7 +71,6 @@ void bind_update(py::module_& module) {
       .def("reduce_gradients", &Optimizer::reduce_gradients, Release())
       .def("zero_grad", &Optimizer::zero_grad)
       .def("owns", &Optimizer::owns, py::arg("layer"))
-      .def("routing_report", &Optimizer::routing_report)
       .def("effective_radii", &radii_of, Release())
       .def("set_group_radius_multiplier", &Optimizer::set_group_radius_multiplier, py::arg("group"),
            py::arg("multiplier"))
