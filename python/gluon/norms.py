@@ -3,15 +3,19 @@
 Names are those of rules: "spectral", "max_entry", "euclidean", "columns", "rows", "scaled(sqrt(n/m),spectral)".
 Tensors have the shapes of parameters: (m, n) is a matrix, (..., m, n) a stack of matrices, (C) a vector, (out, in, k,
 k) a convolution, flattened to (out, in k k). `role` overrides what the shape suggests.
+
+A rule or group may have a norm of your own, an object with a `name` and three functions of a stack (b, m, n): `norm`
+and `dual_norm` return (b) numbers, `lmo` the (b, m, n) minimisers, with lmo(0) = 0. Arguments are float32 or float64
+and must not be changed. The optimizer calls check() for the shapes of its layers before the first step.
 """
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
 from . import _core
 
-__all__ = ["dual_norm", "lmo", "norm", "orthogonalize"]
+__all__ = ["check", "dual_norm", "lmo", "norm", "orthogonalize"]
 
 
 def norm(x: torch.Tensor, name: str, *, role: Optional[str] = None) -> torch.Tensor:
@@ -63,3 +67,25 @@ def orthogonalize(
             [ 0., -1.]])
     """
     return _core.orthogonalize(x, method, role)
+
+
+def check(norm: Any, m: int, n: int) -> None:
+    """Raises ValueError on the first identity that an object violates as a norm of m x n matrices: <g, lmo(g)> = -|g|*,
+    |lmo(g)| = 1, lmo(a g) = lmo(g), <g, x> <= |g|* |x|, and those that the optimizer relies on.
+
+    The largest relative error is the object's attribute `tolerance`, or 1e-3.
+
+    >>> import torch, gluon
+    >>> class Frobenius:
+    ...     name = "frobenius"
+    ...     def norm(self, x):
+    ...         return x.norm(dim=(1, 2))
+    ...     dual_norm = norm
+    ...     def lmo(self, g):
+    ...         length = g.norm(dim=(1, 2), keepdim=True)
+    ...         return -g / length.masked_fill(length == 0, 1)
+    >>> gluon.norms.check(Frobenius(), 3, 5)
+    >>> gluon.Geometry([{"norm": Frobenius(), "radius": 0.1}])
+    Geometry([{'norm': 'frobenius', 'radius': 0.1}], momentum='ema(0.9)')
+    """
+    _core.check_norms([_core.Layer("x", torch.zeros(m, n), "hidden")], _core.Geometry([{"norm": norm}]))

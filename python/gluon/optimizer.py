@@ -173,10 +173,19 @@ class Gluon(torch.optim.Optimizer):
         with all_or_none(self._collective, "when creating the optimizer"):
             layers = self._layers(joined)
             geometry = self._rules_for(layers)
+            self._check_norms(layers, geometry)
             core = _core.Optimizer(layers, geometry, collective=self._collective, warn=_warn, **self._options)
         if self._collective is not None:
             check_layers(self._collective, layers, {"geometry": geometry, **self._options})
         return core
+
+    def _check_norms(self, layers: List[_core.Layer], geometry: _core.Geometry) -> None:
+        """Checks the identities of norms written in Python, once for the same norms and layers."""
+        norms = [rule["norm"] for rule in geometry.rules if not isinstance(rule["norm"], str)]
+        about = (norms, [(layer.name, layer.role, layer.parameter.shape) for layer in layers])
+        if norms and about != self.__dict__.get("_checked"):
+            _core.check_norms(layers, geometry)
+            self._checked = about
 
     def _install(self, core: _core.Optimizer) -> None:
         for observer in self._observers:

@@ -30,9 +30,11 @@ def by_kind(state: Mapping[str, Mapping[str, torch.Tensor]]) -> Dict[str, torch.
 
 
 def group_state(group: Mapping[str, Any]) -> Dict[str, Any]:
-    """A group for a state dict, with names for parameters."""
+    """A group for a state dict: names for parameters, and for norms that are objects, which torch.load() may refuse."""
     kept = {key: value for key, value in group.items() if key != "param_names"}
     kept["params"] = list(group["param_names"])
+    if group.get("norm") is not None and not isinstance(group["norm"], str):
+        kept["norm"] = group["norm"].name
     return kept
 
 

@@ -20,6 +20,7 @@ namespace py = pybind11;
 
 void bind_geometry(py::module_& module);
 void bind_lmo(py::module_& module);
+void bind_norms(py::module_& module);
 void bind_distributed(py::module_& module);
 void bind_update(py::module_& module);
 void bind_smoothness(py::module_& module);

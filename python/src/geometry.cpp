@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "gluon/core/spec.h"
+#include "python_norm.h"
 
 namespace gluon::python {
 namespace {
@@ -45,7 +46,7 @@ void read_role(RuleReader& reader, const char* key, std::optional<Role>& role) {
 Rule rule_from(const py::dict& dict) {
   Rule rule;
   RuleReader reader(dict);
-  std::string norm = rule.norm.name();
+  py::object norm = py::str(rule.norm.name());
   std::variant<double, std::string> radius = *rule.radius->constant();
   std::variant<std::monostate, double, std::string> sphere;
   reader.read("pattern", rule.pattern);
@@ -61,7 +62,11 @@ Rule rule_from(const py::dict& dict) {
   reader.read("ball", rule.ball);
   reader.read("sphere", sphere);
   reader.finish();
-  rule.norm = norm;
+  if (py::isinstance<py::str>(norm)) {
+    rule.norm = norm.cast<std::string>();
+  } else {
+    rule.norm = std::make_shared<PythonNorm>(norm);
+  }
   rule.radius = std::holds_alternative<double>(radius) ? Radius(std::get<double>(radius))
                                                        : make_radius(std::get<std::string>(radius));
   if (const double* given = std::get_if<double>(&sphere)) rule.sphere = *given;
@@ -74,6 +79,14 @@ py::object number_or_text(std::optional<double> number, const std::string& text)
   return number && number_text(*number) == text ? py::object(py::float_(*number)) : py::object(py::str(text));
 }
 
+// The norm as the rule was given it: a name, or an object of Python's.
+py::object norm_of(const Rule& rule) {
+  if (rule.norm.is_adamw()) return py::str(rule.norm.name());
+  const NormPtr norm = rule.norm.resolve({}, kDefaultOrthogonalizer);
+  const auto* ours = dynamic_cast<const PythonNorm*>(norm.get());
+  return ours != nullptr ? ours->object() : py::str(rule.norm.name());
+}
+
 py::dict dict_from(const Rule& rule) {
   py::dict dict;
   if (rule.pattern != "*") dict["pattern"] = rule.pattern;
@@ -82,7 +95,7 @@ py::dict dict_from(const Rule& rule) {
   if (rule.beside) dict["beside"] = role_name(*rule.beside);
   if (rule.without) dict["without"] = role_name(*rule.without);
   if (rule.group) dict["group"] = *rule.group;
-  dict["norm"] = rule.norm.name();
+  dict["norm"] = norm_of(rule);
   dict["radius"] = number_or_text(rule.radius->constant(), rule.radius->name());
   if (!rule.split.empty()) dict["split"] = rule.split;
   if (rule.weight_decay > 0) dict["weight_decay"] = rule.weight_decay;
@@ -103,6 +116,13 @@ std::vector<py::dict> rules_of(const Geometry& geometry) {
   return rules;
 }
 
+// Ranks compare this text, so a norm of Python's appears by its name and not by its address.
+std::string text_of(const Geometry& geometry) {
+  std::vector<py::dict> rules = rules_of(geometry);
+  for (std::size_t i = 0; i < rules.size(); ++i) rules[i]["norm"] = geometry.rules()[i].norm.name();
+  return join("Geometry(", std::string(py::repr(py::cast(rules))), ", momentum='", geometry.momentum().name(), "')");
+}
+
 }  // namespace
 
 void bind_geometry(py::module_& module) {
@@ -121,7 +141,8 @@ void bind_geometry(py::module_& module) {
       .def_property_readonly("role", [](const Layer& layer) { return role_name(layer.role); })
       .def_readonly("group", &Layer::group);
 
-  module.def("find_head", [](const std::vector<Layer>& layers) { return find_head(layers); }, py::arg("layers"));
+  module.def(
+      "find_head", [](const std::vector<Layer>& layers) { return find_head(layers); }, py::arg("layers"));
 
   py::class_<Geometry>(module, "Geometry",
                        "Which norm measures which layer, and how far each moves: an ordered list of rules, the first "
@@ -142,11 +163,7 @@ void bind_geometry(py::module_& module) {
           "routing_report",
           [](const Geometry& geometry, const std::vector<Layer>& layers) { return geometry.routing_report(layers); },
           py::arg("layers"))
-      .def("__repr__",
-           [](const Geometry& geometry) {
-             return join("Geometry(", std::string(py::repr(py::cast(rules_of(geometry)))), ", momentum='",
-                         geometry.momentum().name(), "')");
-           })
+      .def("__repr__", &text_of)
       .def(py::pickle(
           [](const Geometry& geometry) { return py::make_tuple(rules_of(geometry), geometry.momentum().name()); },
           [](const py::tuple& saved) {

@@ -26,6 +26,7 @@ PYBIND11_MODULE(_core, module) {
 
   bind_geometry(module);
   bind_lmo(module);
+  bind_norms(module);
   bind_distributed(module);  // before what takes a collective
   bind_update(module);
   bind_smoothness(module);
