@@ -20,7 +20,7 @@ def unknown_argument(kind: type, name: str) -> TypeError:
     """The error for an argument that the constructor of `kind`, Gluon or a subclass, does not have."""
     allowed = []
     for base in kind.__mro__:
-        if not base.__module__.startswith("gluon."):
+        if not base.__module__.startswith("gluon.") or "__init__" not in vars(base):
             continue
         for parameter in inspect.signature(base.__init__).parameters.values():  # type: ignore[misc]
             if parameter.kind is not parameter.VAR_KEYWORD and parameter.name not in ("self", *allowed):

@@ -1,24 +1,23 @@
 """Gluon as a torch.optim.Optimizer: parameter groups, schedulers and checkpoints around the C++ optimizer.
 
 The C++ optimizer has the same parameters and gradients. This file contains torch's side: names and groups, "lr" and
-"momentum" of the groups passed on before each step, state dicts by name, and a new C++ optimizer with the old state
-when parameters are added, or other keys of a group have changed.
+"momentum" of the groups passed on before each step, and a new C++ optimizer with the old state when parameters are
+added, or other keys of a group have changed. State dicts and copies are in checkpoints.py.
 """
 
-import copy
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from . import _core
 from .arguments import hint_at_lr, unknown_argument
-from .distributed import all_or_none, check_layers, check_states, collective_of
+from .checkpoints import Checkpoints
+from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .parameters import (
     RULE_KEYS, Parameters, geometry_from, layers_of, named_group, parameter_groups, rules_of_group, without_frozen,
 )  # fmt: skip
-from .states import by_kind, by_layer, group_state, loadable, run_hooks, saved_groups
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
@@ -32,7 +31,7 @@ def _owned(core: _core.Optimizer) -> List[Tuple[str, bool]]:
     return [(layer.name, core.owns(index)) for index, layer in enumerate(core.layers)]
 
 
-class Gluon(torch.optim.Optimizer):
+class Gluon(Checkpoints, torch.optim.Optimizer):
     """Moves every layer along the LMO of its own norm, by its radius.
 
     Args:
@@ -209,11 +208,14 @@ class Gluon(torch.optim.Optimizer):
         if replaced or unfrozen or self._snapshot.rerouted(self.param_groups):
             self._rebuild()
 
-    def _rebuild(self) -> None:
-        """Replaces the core by one for the current groups; existing parameters keep their state."""
+    def _rebuild(self, also: Iterable[str] = ()) -> None:
+        """Replaces the core by one for the current groups; existing parameters keep their state.
+
+        Parameters named in `also` join it, frozen or not.
+        """
         self._core.wait()  # a bad gradient of the last step would be forgotten with the core
         old = self._core.state()
-        core = self._make_core(self._joined)
+        core = self._make_core(self._joined.union(also))
         with all_or_none(self._collective, "when groups change"):
             if self._observers and self._collective is not None and _owned(core) != _owned(self._core):
                 raise ValueError(
@@ -332,78 +334,6 @@ class Gluon(torch.optim.Optimizer):
     def add_observer(self, observer: Any) -> None:
         self._core.add_observer(observer)
         self._observers.append(observer)
-
-    def state_dict(self) -> Dict[str, Any]:
-        """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters."""
-        run_hooks(self, "state_dict_pre")
-        state = self._core.state()
-        state_dict = {
-            "gluon": {"version": state.version, "step": state.step},
-            "state": by_layer(state.tensors),
-            "param_groups": [group_state(group) for group in self.param_groups],
-        }
-        return run_hooks(self, "state_dict_post", state_dict)
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Loads a state by name: the order of parameters and groups, and the number of ranks, may differ.
-
-        Numbers of the groups (``lr``, ``momentum``, ``weight_decay``, ``radius``, ``ball``) come from the state; norms,
-        roles and splits stay those of this optimizer.
-
-        Raises ValueError, with nothing changed, if the state does not fit; with a process group on all ranks.
-        """
-        state_dict = run_hooks(self, "load_state_dict_pre", dict(state_dict))
-        with all_or_none(self._collective, "when a state is loaded"):
-            found_groups = saved_groups(self.param_groups, state_dict)
-            about, layers = state_dict["gluon"], state_dict["state"]
-            state = _core.OptimizerState(about["version"], about["step"], by_kind(layers))
-        if self._collective is not None:
-            check_states(self._collective, state)
-        before = [dict(group) for group in self.param_groups]
-        try:
-            for group, found in zip(self.param_groups, found_groups):
-                group.update(copy.deepcopy(loadable(found)))
-            # Parameters in the saved state are part of the core, frozen or not; others start with fresh state.
-            core = self._make_core(self._joined | set(layers))
-            if any(layer.name not in layers for layer in core.layers):
-                fresh = {key: x for key, x in core.state().tensors.items() if key.split("/", 1)[1] not in layers}
-                state = _core.OptimizerState(state.version, state.step, {**state.tensors, **fresh})
-            with all_or_none(self._collective, "when a state is loaded"):
-                core.load_state(state)
-        except Exception:
-            for group, kept in zip(self.param_groups, before):
-                group.clear()
-                group.update(kept)
-            raise
-        self._install(core)
-        run_hooks(self, "load_state_dict_post")
-
-    # Attributes that deepcopy and pickle keep. Observers measure the original's parameters and are not copied.
-    _kept: Tuple[str, ...] = (
-        "defaults", "param_groups", "state", "_base", "_default_momentum", "_joined", "_module_roles", "_options",
-        "_roles", "_skipped",
-    )  # fmt: skip
-
-    def __getstate__(self) -> Dict[str, Any]:
-        if self._collective is not None:
-            raise TypeError(
-                f"{type(self).__name__}: an optimizer with a process group cannot be copied or pickled, because its "
-                "momentum is on several ranks; call state_dict() on all of them and load it into another optimizer"
-            )
-        self._follow_groups()
-        kept = {key: self.__dict__[key] for key in self._kept}
-        kept["_skipped"] = self.steps_skipped
-        return {**kept, "_saved": self._core.state().tensors, "_saved_step": self._core.steps_taken}
-
-    def __setstate__(self, state: Dict[str, Any]) -> None:
-        state = dict(state)
-        tensors, step = state.pop("_saved"), state.pop("_saved_step")
-        self._built, self._observers, self._collective = False, [], None
-        super().__setstate__(state)
-        self.defaults.pop("differentiable", None)  # torch adds it, and new groups would get it
-        core = self._make_core(self._joined)
-        core.load_state(_core.OptimizerState(core.state().version, step, tensors))
-        self._install(core)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}\n{self.routing_report()}"

@@ -1,10 +1,20 @@
 """State dicts: tensors by name and kind, groups with names for parameters."""
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
 from .groups import KEYS, NOTES
+
+
+# Kinds of tensors, as this library calls them and as torch's optimizers do.
+_TORCHS_KINDS = {
+    "momentum": "momentum_buffer",
+    "adamw.first": "exp_avg",
+    "adamw.second": "exp_avg_sq",
+    "adamw.steps": "step",
+}
+_OUR_KINDS = {theirs: ours for ours, theirs in _TORCHS_KINDS.items()}
 
 
 def run_hooks(optimizer: torch.optim.Optimizer, kind: str, *arguments: Any) -> Any:
@@ -66,3 +76,99 @@ def _saved_group(group: Mapping[str, Any], saved: Sequence[Mapping[str, Any]]) -
     unknown = sorted(names - {name for candidate in saved for name in candidate["params"]})
     reason = f"'{unknown[0]}' is missing" if unknown else "the parameters are grouped differently"
     raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {reason}")
+
+
+def has_indices(state_dict: Mapping[str, Any]) -> bool:
+    """Whether the state refers to parameters by position, as torch's do."""
+    groups = state_dict.get("param_groups") or []
+    return any(isinstance(number, int) for group in groups for number in group["params"])
+
+
+def with_indices(state_dict: Mapping[str, Any]) -> Dict[str, Any]:
+    """A state by name in torch's layout. Each group also has "param_names", which with_names() reads."""
+    numbers: Dict[str, int] = {}
+    groups = []
+    for group in state_dict["param_groups"]:
+        names, first = group["params"], len(numbers)
+        numbers.update((name, first + place) for place, name in enumerate(names))
+        groups.append({**group, "params": [numbers[name] for name in names], "param_names": list(names)})
+    state: Dict[int, Dict[str, torch.Tensor]] = {}
+    for name in sorted(state_dict["state"], key=numbers.__getitem__):
+        kinds = {_TORCHS_KINDS[kind]: tensor for kind, tensor in state_dict["state"][name].items()}
+        if "step" in kinds:
+            kinds["step"] = kinds["step"].to(torch.float32)  # torch adds 1.0 in place
+        state[numbers[name]] = kinds
+    return {**state_dict, "state": state, "param_groups": groups}
+
+
+def with_names(state_dict: Mapping[str, Any]) -> Dict[str, Any]:
+    """The inverse of with_indices(). Raises ValueError if the state was changed in between."""
+    names: Dict[int, str] = {}
+    groups = []
+    for group in state_dict["param_groups"]:
+        if len(group.get("param_names", ())) != len(group["params"]):
+            raise ValueError("state_dict: a group by indices needs as many 'param_names' as 'params'")
+        names.update(zip(group["params"], group["param_names"]))
+        groups.append({**group, "params": list(group["param_names"])})
+    state = {}
+    for number, entry in state_dict["state"].items():
+        if number not in names:
+            raise ValueError(f"state_dict: no group has the parameter {number}")
+        state[names[number]] = {_OUR_KINDS.get(kind, kind): tensor for kind, tensor in entry.items()}
+    return {**state_dict, "state": state, "param_groups": groups}
+
+
+def of_torch(
+    state_dict: Mapping[str, Any], layers: Sequence[Tuple[str, torch.Size]], ours: Mapping[str, torch.Tensor]
+) -> Tuple[Dict[str, torch.Tensor], Optional[int]]:
+    """Entries of this library's state from one of torch's whose parameters are `layers`, and the steps it counts.
+
+    `ours` has the entries that the optimizer keeps now.
+    """
+    for group in state_dict["param_groups"]:
+        if "dampening" in group:
+            raise ValueError(
+                "state_dict: it was not saved by a Gluon optimizer, Muon, AdamW or Adam: SGD's momentum is a sum of "
+                "gradients and no mean"
+            )
+        if group.get("maximize"):
+            raise ValueError("state_dict: it was saved by an optimizer that maximizes; its momentum points uphill")
+    numbers = [number for group in state_dict["param_groups"] for number in group["params"]]
+    tensors: Dict[str, torch.Tensor] = {}
+    steps = None
+    for number, (name, shape) in zip(numbers, layers):
+        entry = state_dict["state"].get(number)
+        if not entry:
+            continue  # it never had a gradient
+        if "step" in entry:
+            steps = max(steps or 0, int(entry["step"]))
+        for key, tensor in _kept_by(name, ours, entry, f"parameter {number}, here '{name}',"):
+            if not key.startswith("adamw.steps/") and tensor.shape != shape:
+                raise ValueError(
+                    f"state_dict: parameter {number}, here '{name}', has a state of shape {list(tensor.shape)}, "
+                    f"expected {list(shape)}"
+                )
+            tensors[key] = tensor
+    return tensors, steps
+
+
+def _kept_by(
+    name: str, ours: Mapping[str, torch.Tensor], entry: Mapping[str, Any], what: str
+) -> Iterator[Tuple[str, torch.Tensor]]:
+    """What the layer keeps of torch's `entry`: momentum, AdamW's moments, or nothing."""
+    unknown = [kind for kind in entry if kind not in _OUR_KINDS]
+    if unknown:
+        raise ValueError(f"state_dict: {what} has '{unknown[0]}'; allowed are {', '.join(_OUR_KINDS)}")
+    if f"momentum/{name}" in ours:
+        # AdamW's first moment is the mean of gradients that momentum is.
+        momentum = entry.get("momentum_buffer", entry.get("exp_avg"))
+        if momentum is None:
+            raise ValueError(f"state_dict: {what} has neither momentum_buffer nor exp_avg")
+        yield f"momentum/{name}", momentum
+    elif f"adamw.first/{name}" in ours:
+        missing = [kind for kind in ("exp_avg", "exp_avg_sq", "step") if kind not in entry]
+        if missing:
+            raise ValueError(f"state_dict: {what} is left to AdamW, and its state has no {missing[0]}")
+        yield f"adamw.first/{name}", entry["exp_avg"]
+        yield f"adamw.second/{name}", entry["exp_avg_sq"]
+        yield f"adamw.steps/{name}", torch.as_tensor(entry["step"])

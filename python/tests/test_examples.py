@@ -92,6 +92,18 @@ class Scion(gluon.Scion):
         self.initialize()
 
 
+def states_of_torch(model):
+    """What the guide's two optimizers would have saved, and their parameters."""
+    hidden, tables = list(model.blocks.parameters()), [model.embed.weight, model.lm_head.weight]
+    adamw = torch.optim.AdamW([dict(params=tables), dict(params=[])])
+    for parameter in tables:
+        parameter.grad = torch.ones_like(parameter)
+    adamw.step()
+    state = {number: {"momentum_buffer": torch.ones_like(p)} for number, p in enumerate(hidden)}
+    muon = {"state": state, "param_groups": [{"lr": 1e-3, "params": [0, 1]}]}
+    return {"muon_state": muon, "adamw_state": adamw.state_dict(), "hidden": hidden, "tables": tables, "vectors": []}
+
+
 MIGRATION = python_blocks(ROOT / "docs" / "migration.md")
 
 
@@ -114,6 +126,7 @@ def test_migration_guide(index, one_rank):
         pytest.skip(f"torch.optim.Muon needs torch 2.9, this is {torch.__version__}")
     model = small_model()
     names = {"torch": torch, "gluon": gluon, "model": model, "MuonWithAuxAdam": gluon.Muon, "Scion": Scion}
+    names.update(states_of_torch(model))
     exec(code, names)
     if "optimizer" not in names:
         return
