@@ -1,5 +1,6 @@
 """Trajectory smoothness: Lhat = |g' - g|* / |X' - X| of every layer while a model trains, and the fit of L0 and L1."""
 
+import math
 import os
 from typing import Any, Dict, List, Optional, Sequence, Union
 
@@ -10,6 +11,9 @@ from .optimizer import Gluon
 __all__ = ["SmoothnessRecorder", "fit", "read_trajectory"]
 
 read_trajectory = _core.read_trajectory
+
+# Columns of a sample that log() writes.
+LOGGED = ("smoothness", "gradient", "alignment", "radius")
 
 
 class SmoothnessRecorder:
@@ -63,6 +67,7 @@ class SmoothnessRecorder:
         owned = [optimizer._core.owns(i) for i in range(len(layers))]
         self._recorder = _core.Recorder(layers, measuring, every=every, start=start, mode=mode, dual=dual, owned=owned)
         self._trajectory = self._recorder.measured()
+        self._unlogged: Optional[List[dict]] = None  # samples since the last log(); before the first, all
         optimizer.add_observer(self._recorder)
 
     def needs_reference(self) -> bool:
@@ -85,12 +90,42 @@ class SmoothnessRecorder:
     def trajectory(self) -> _core.Trajectory:
         """All samples so far."""
         samples = self._recorder.take_samples()
-        self._trajectory.extend(samples if self._collective is None else samples.gathered(self._collective))
+        samples = samples if self._collective is None else samples.gathered(self._collective)
+        self._trajectory.extend(samples)
+        if self._unlogged is not None:
+            self._unlogged.extend(samples.rows())
         return self._trajectory
 
     def rows(self) -> List[dict]:
         """One dict per sample, with the columns of smoothness.csv."""
         return self.trajectory.rows()
+
+    def log(self, to: Any) -> int:
+        """Writes the samples since the last call as scalars, and returns how many scalars there were.
+
+        `to` is an object with ``add_scalar(name, value, step)``, such as torch.utils.tensorboard's SummaryWriter, or a
+        function of these three. Names are "smoothness/LAYER", "gradient/LAYER", "alignment/LAYER" and "radius/LAYER",
+        sorted by step. With a process group all ranks call it, and the first one writes.
+        """
+        write = getattr(to, "add_scalar", to)
+        if not callable(write):
+            raise TypeError(
+                "SmoothnessRecorder: log() needs an object with add_scalar(), or a function of (name, value, step), "
+                f"got {type(to).__name__}"
+            )
+        trajectory = self.trajectory
+        rows = trajectory.rows() if self._unlogged is None else self._unlogged
+        count = 0
+        with all_or_none(self._collective, "when logging samples"):
+            for row in sorted(rows, key=lambda row: row["step"]):
+                # A layer left to AdamW has no radius, and one that another geometry cuts differently no momentum.
+                values = [(column, row[column]) for column in LOGGED if not math.isnan(row[column])]
+                count += len(values)
+                if self._collective is None or self._collective.rank == 0:
+                    for column, value in values:
+                        write(f"{column}/{row['layer']}", value, row["step"])
+        self._unlogged = []
+        return count
 
     def to_csv(self, path: Union[str, "os.PathLike[str]"]) -> None:
         """Writes all samples for `gluon fit` and gluon.fit(). With a process group its first rank writes."""
