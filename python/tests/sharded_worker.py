@@ -105,6 +105,32 @@ def join_and_freeze(group, part):
     return model, optimizer
 
 
+def changed_groups(group, part):
+    """Keys of a group that change, and parameters that are replaced."""
+    model = new_net()
+    optimizer = make(model, process_group=group)
+    run_steps(model, optimizer, part, 2)
+    optimizer.param_groups[0]["weight_decay"] = 0.5
+    run_steps(model, optimizer, part, 2, 2)
+    optimizer.param_groups[0].update(norm="rows", radius=0.01)
+    run_steps(model, optimizer, part, 2, 4)
+    other = copy.deepcopy(model)
+    optimizer.param_groups[0]["params"] = list(other.parameters())
+    run_steps(other, optimizer, part, 2, 6)
+    return other, optimizer
+
+
+def from_torch(group, part):
+    """A run that torch.optim.AdamW began."""
+    model = new_net()
+    adamw = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    run_steps(model, adamw, WHOLE, 2)
+    optimizer = make(model, preset="muon", process_group=group)
+    optimizer.load_state_dict(adamw.state_dict())
+    run_steps(model, optimizer, part, 2, 2)
+    return model, optimizer
+
+
 PRESETS = ["unscion", "scion", "muon", "sgd", "adamw", "deterministic_gluon"]
 SCENARIOS = {
     **{preset: steps_of(preset=preset) for preset in PRESETS},
@@ -118,6 +144,8 @@ SCENARIOS = {
     "with_scheduler": with_scheduler,
     "staged": staged,
     "join_and_freeze": join_and_freeze,
+    "changed_groups": changed_groups,
+    "from_torch": from_torch,
 }
 
 
