@@ -58,6 +58,8 @@ def parameter_groups(parameters: Parameters) -> Tuple[List[Dict[str, Any]], Dict
 
 def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
     """A group dict with its "params" split into tensors and names."""
+    if "params" not in group:
+        raise ValueError(f"parameters: a group has no 'params', only {', '.join(map(str, group)) or 'nothing'}")
     params = group["params"]
     rest = {key: value for key, value in group.items() if key != "params"}
     if isinstance(params, torch.Tensor):

@@ -110,6 +110,15 @@ def test_unknown_keys_are_rejected(model, key):
     assert len(optimizer.param_groups) == 1
 
 
+@pytest.mark.parametrize("make", [gluon.Gluon, gluon.Muon, gluon.Scion])
+def test_a_group_without_parameters_is_rejected(model, make):
+    with pytest.raises(ValueError, match="parameters: a group has no 'params', only lr"):
+        make([{"lr": 1.0}])
+    optimizer = make(model.named_parameters())
+    with pytest.raises(ValueError, match="parameters: a group has no 'params'"):
+        optimizer.add_param_group({"lr": 1.0})
+
+
 def test_notes_of_other_tools_are_kept(model):
     notes = {"name": "all", "lr_scale": 0.5, "_mine": 3}
     optimizer = gluon.Gluon([{"params": list(model.named_parameters()), **notes}])
