@@ -59,9 +59,9 @@ class Snapshot:
 
     def replaced(self, groups: Sequence[Mapping[str, Any]]) -> bool:
         """Whether the groups have other parameters. Raises ValueError where momentum would not fit them."""
-        found = len(groups) != len(self.parameters)
+        regrouped = found = len(groups) != len(self.parameters)
         for index, (group, olds, names) in enumerate(zip(groups, self.parameters, self.names)):
-            if not found and group["param_names"] != names:
+            if not regrouped and list(group["param_names"]) != names:
                 raise ValueError(
                     f"parameters: 'param_names' of group {index} changed; the optimizer's state has the old names"
                 )

@@ -159,6 +159,26 @@ def test_parameters_and_names_change_together_or_not_at_all(model):
         optimizer.step()
 
 
+def test_a_changed_name_is_noticed_beside_replaced_parameters(model):
+    named = list(model.named_parameters())
+    optimizer = gluon.Gluon([{"params": named[:2]}, {"params": named[2:]}])
+    optimizer.param_groups[0]["params"][0] = torch.nn.Parameter(torch.ones(11, 6))
+    optimizer.param_groups[1]["param_names"][0] = "bias"
+    with pytest.raises(ValueError, match="'param_names' of group 1 changed"):
+        optimizer.step()
+
+
+def test_a_group_may_be_removed(model):
+    named = list(model.named_parameters())
+    optimizer = gluon.Gluon([{"params": named[:2]}, {"params": named[2:]}])
+    train(model, optimizer, 1)
+    before, kept = momenta(optimizer), named[2][1].detach().clone()
+    optimizer.param_groups.pop()
+    train(model, optimizer, 1)
+    assert list(momenta(optimizer)) == ["embed.weight", "up.weight"] and torch.equal(named[2][1], kept)
+    assert not torch.equal(momenta(optimizer)["up.weight"], before["up.weight"])
+
+
 def test_parameters_cannot_be_replaced_under_a_recorder(model):
     optimizer = gluon.Gluon(model.named_parameters())
     recorder = gluon.SmoothnessRecorder(optimizer, every=2)
