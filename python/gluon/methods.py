@@ -195,8 +195,7 @@ class Scion(Gluon):
         **options: Any,
     ) -> None:
         refuse_geometry(type(self), options)
-        if not 0 < momentum <= 1:
-            raise ValueError(f"Scion: momentum, one minus the weight of the old one, must be in (0, 1], got {momentum}")
+        beta = self._beta(momentum)
         radii = dict(scale) if isinstance(scale, Mapping) else {}
         self._scion_defaults: Dict[str, Any] = {"norm": norm, "norm_kwargs": dict(norm_kwargs or {})}
         if scale is not None and not isinstance(scale, Mapping):
@@ -207,7 +206,7 @@ class Scion(Gluon):
             geometry = _core.Geometry(rules, geometry.momentum)
         self._unconstrained = unconstrained
         self._momentum = momentum
-        super().__init__(params, lr, geometry=geometry, momentum=1 - momentum, **options)
+        super().__init__(params, lr, geometry=geometry, momentum=beta, **options)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         group = {**self._scion_defaults, **param_group}
@@ -224,4 +223,6 @@ class Scion(Gluon):
         return self._momentum  # 1 - beta would be rounded
 
     def _beta(self, setting: float) -> float:
+        if not 0 < setting <= 1:
+            raise ValueError(f"Scion: momentum, one minus the weight of the old one, must be in (0, 1], got {setting}")
         return 1 - setting

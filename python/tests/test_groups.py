@@ -285,6 +285,14 @@ def test_momentum_of_scion_is_not_cycled_the_wrong_way(model, schedule):
     assert copied.param_groups[1]["momentum"] == 0.1
 
 
+def test_momentum_of_scion_is_checked_as_it_was_set(model):
+    optimizer = gluon.Scion(model.named_parameters())
+    for momentum in (0.0, 1.5):
+        optimizer.param_groups[0]["momentum"] = momentum
+        with pytest.raises(ValueError, match=rf"Scion: momentum, one minus .*, must be in \(0, 1\], got {momentum}"):
+            optimizer.step()
+
+
 @pytest.mark.parametrize("lr", [1e-3, 0.02, torch.tensor(3e-4)])
 def test_a_learning_rate_from_habit_gives_a_hint(model, lr):
     with pytest.warns(UserWarning, match="multiplies the preset's radii"):
