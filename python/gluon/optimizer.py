@@ -16,7 +16,8 @@ from .checkpoints import Checkpoints
 from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .parameters import (
-    RULE_KEYS, Parameters, geometry_from, layers_of, named_group, parameter_groups, rules_of_group, without_frozen,
+    RULE_KEYS, Parameters, check_patterns, geometry_from, layers_of, named_group, parameter_groups, rules_of_group,
+    without_frozen,
 )  # fmt: skip
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
@@ -134,9 +135,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         self._hand_on_settings(self._core)
         if self._lr_is_a_factor and radius is None and geometry is None:
             hint_at_lr(self.param_groups, self._base)
-        for pattern in self._roles:
-            if not any(_core.glob_match(pattern, name) for name in self._names()):
-                raise ValueError(f"roles: no parameter matches '{pattern}'")
+        check_patterns(self._roles, self._names())
 
     # What a subclass may change: further defaults of groups; whether lr is a factor on radii that have values of their
     # own; and whether torch's schedulers, which look for "momentum" among the defaults, may write theirs there.

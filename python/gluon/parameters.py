@@ -134,6 +134,17 @@ def layers_of(
     return [layer for layer, trains in zip(layers, trained) if trains]
 
 
+def check_patterns(overrides: Mapping[str, str], names: Iterable[str]) -> None:
+    """Raises ValueError on a pattern of `overrides` that gives no parameter its role."""
+    names = list(names)
+    deciding = {next((pattern for pattern in overrides if _core.glob_match(pattern, name)), None) for name in names}
+    for pattern in overrides:
+        if not any(_core.glob_match(pattern, name) for name in names):
+            raise ValueError(f"roles: no parameter matches '{pattern}'")
+        if pattern not in deciding:
+            raise ValueError(f"roles: '{pattern}' decides nothing, because earlier patterns match all that it matches")
+
+
 def without_frozen(geometry: _core.Geometry, names: Iterable[str], layers: List[_core.Layer]) -> _core.Geometry:
     """`geometry` without the rules whose pattern matches some of the parameters' names, but none of the layers."""
     frozen = set(names) - {layer.name for layer in layers}

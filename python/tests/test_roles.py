@@ -45,6 +45,14 @@ def test_a_role_that_was_given_beats_the_shape():
     assert "head" not in groups_of(gluon.Gluon(groups, geometry=geometry, roles={"words.*": "embedding"}))
 
 
+def test_a_pattern_that_decides_nothing_is_named():
+    with pytest.raises(ValueError, match="roles: no parameter matches 'last.*'"):
+        gluon.Gluon(Attention(), roles={"last.*": "head"})
+    with pytest.raises(ValueError, match="roles: 'out.weight' decides nothing, because earlier patterns match all that"):
+        gluon.Gluon(Attention(), roles={"*.weight": "hidden", "out.weight": "head"})
+    gluon.Gluon(Attention(), roles={"out.weight": "head", "up.weight": "hidden", "*.bias": "vector"})
+
+
 def test_a_head_stays_one_beside_a_frozen_embedding():
     model = Attention()
     model.words.weight.requires_grad_(False)
