@@ -32,7 +32,7 @@ def unknown_argument(kind: type, name: str) -> TypeError:
 
 
 # Arguments of Gluon that its subclasses choose themselves.
-GEOMETRY = ("preset", "radius", "geometry")
+GEOMETRY = ("preset", "radius", "geometry", "steps")
 
 
 def refuse_geometry(kind: type, options: Mapping[str, Any]) -> None:
