@@ -1,5 +1,9 @@
 #include "lab/reproduce/workbench.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +21,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kResults = "results.csv";
 constexpr std::array<std::string_view, 6> kColumns = {"name", "steps", "loss", "val", "accuracy", "seconds"};
+
+// Keeps other processes that have the same OUT waiting; file systems without locks protect nothing.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_ >= 0) ::flock(folder_, LOCK_EX);
+  }
+  ~FolderLock() {
+    if (folder_ >= 0) ::close(folder_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int folder_;
+};
 
 // Of a large model they would fill the disk. Not remove_all(): some LibTorch packages export a broken one of their own.
 void discard_checkpoints(const fs::path& folder) {
@@ -32,17 +53,23 @@ void discard_checkpoints(const fs::path& folder) {
 
 Workbench::Workbench(WorkbenchOptions options, Progress& progress, Announce announce, const std::atomic<bool>& stop)
     : options_(std::move(options)), progress_(progress), announce_(std::move(announce)), stop_(stop) {
-  const fs::path path = options_.out / "results.csv";
-  if (!fs::exists(path)) return;
+  (void)results();  // fails before anything is trained
+}
+
+std::map<std::string, Workbench::Row> Workbench::results() const {
+  std::map<std::string, Row> rows;
+  const fs::path path = options_.out / kResults;
+  if (!fs::exists(path)) return rows;
   CsvReader csv("reproduce", path);
   const std::vector<std::size_t> at = csv.find(kColumns);
   while (csv.next()) {
     const fs::path folder = options_.out / "runs" / csv.text(at[0]);
     if (!holds_run(folder)) continue;
-    done_[std::string(csv.text(at[0]))] = {
+    rows[std::string(csv.text(at[0]))] = {
         csv.integer(at[1]),
         {folder, csv.number(at[2]), csv.number(at[3]), csv.number_or_empty(at[4]), csv.number(at[5])}};
   }
+  return rows;
 }
 
 TrainConfig Workbench::language() {
@@ -80,9 +107,10 @@ RunResult Workbench::train(const std::string& name, TrainConfig config) {
   config.validate();
   check_effect(config);
   if (holds_run(config.out)) check_same_config(config, "reproduce");
-  if (const auto found = done_.find(name); found != done_.end()) return found->second.result;
+  const std::map<std::string, Row> done = results();  // also of a process that works beside this one
+  if (const auto found = done.find(name); found != done.end()) return found->second.result;
   announce_(join("run ", name));
-  RunResult result{.folder = config.out, .val = std::nan("")};
+  RunResult result{.folder = config.out, .loss = std::nan(""), .val = std::nan("")};
   try {
     const TrainSummary summary = train_whole(config, progress_, announce_, stop_);
     if (summary.interrupted) throw Stopped();
@@ -90,21 +118,23 @@ RunResult Workbench::train(const std::string& name, TrainConfig config) {
   } catch (const NonFiniteGradient& error) {
     announce_(error.what());
   }
-  discard_checkpoints(fs::path(config.out) / "checkpoint");
-  done_[name] = {config.steps, result};
-  write_results();
+  add_result(name, {config.steps, result});
+  discard_checkpoints(fs::path(config.out) / "checkpoint");  // last: a run that is not in the results needs them
   return result;
 }
 
-void Workbench::write_results() const {
+void Workbench::add_result(const std::string& name, const Row& added) const {
+  const FolderLock lock(options_.out);
+  std::map<std::string, Row> rows = results();
+  rows[name] = added;
   std::string text = csv_row(std::vector<std::string>(kColumns.begin(), kColumns.end())) + "\n";
-  for (const auto& [name, row] : done_) {
+  for (const auto& [run, row] : rows) {
     const auto& [folder, loss, val, accuracy, seconds] = row.result;
-    text += csv_row({name, std::to_string(row.steps), number_text(loss), number_text(val),
+    text += csv_row({run, std::to_string(row.steps), number_text(loss), number_text(val),
                      accuracy ? number_text(*accuracy) : std::string(), number_text(seconds)}) +
             "\n";
   }
-  write_text_atomically(options_.out / "results.csv", text);
+  write_text_atomically(options_.out / kResults, text);
 }
 
 std::vector<Workbench::Trial> Workbench::try_values(const std::string& name, const TrainConfig& config,

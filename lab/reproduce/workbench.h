@@ -6,7 +6,7 @@
 //   OUT/EXPERIMENT/     what came of it (study.h)
 //
 // The same command continues where it was stopped: runs in results.csv are not repeated, one that was interrupted goes
-// on from its checkpoint.
+// on from its checkpoint. Several processes may work in one OUT, each on other experiments.
 
 #pragma once
 
@@ -33,8 +33,8 @@ struct WorkbenchOptions {
 
 struct RunResult {
   std::filesystem::path folder;
-  double loss = 0;                   // of the last step
-  double val = 0;                    // NaN when the run diverged
+  double loss = 0;                   // of the last step; NaN when the run diverged, as val
+  double val = 0;
   std::optional<double> accuracy{};  // of image models
   double seconds = 0;
 };
@@ -75,18 +75,18 @@ class Workbench {
                                 std::span<const double> values);
 
  private:
-  void write_results() const;
-
   struct Row {
     int64_t steps = 0;
     RunResult result;
   };
 
+  std::map<std::string, Row> results() const;  // of OUT/results.csv, by the runs' names
+  void add_result(const std::string& name, const Row& added) const;
+
   WorkbenchOptions options_;
   Progress& progress_;
   Announce announce_;
   const std::atomic<bool>& stop_;
-  std::map<std::string, Row> done_;
 };
 
 /// The trial with the lowest validation loss. Throws InputError when all have diverged.

@@ -96,11 +96,33 @@ TEST_F(WorkbenchTest, ARunWithNaNCountsAsDivergedAndIsNotRepeated) {
   TrainConfig config = small_config();
   config.radius = "hidden=1e20,embedding=1e20";
   config.steps = 20;
-  const auto value = [&] { return make().train("wild", config).val; };
-  EXPECT_TRUE(std::isnan(value()));
+  const auto check = [&] {
+    const RunResult result = make().train("wild", config);
+    EXPECT_TRUE(std::isnan(result.val));
+    EXPECT_TRUE(std::isnan(result.loss));  // 0 would be the lowest of all
+  };
+  check();
   const std::size_t lines = said_.size();
-  EXPECT_TRUE(std::isnan(value()));
+  check();
   EXPECT_EQ(said_.size(), lines);
+}
+
+TEST_F(WorkbenchTest, TwoProcessesInOneFolderKeepEachOthersResults) {
+  Workbench one = make(), other = make();
+  (void)one.train("a", small_config());
+  const double val = other.train("b", small_config()).val;
+  EXPECT_EQ(one.train("b", small_config()).val, val);
+  EXPECT_EQ(said_, (std::vector<std::string>{"run a", "run b"}));
+  EXPECT_NE(results().find("\na,"), std::string::npos) << results();
+  EXPECT_NE(results().find("\nb,"), std::string::npos) << results();
+}
+
+TEST_F(WorkbenchTest, ACheckpointGoesOnlyWhenTheResultIsWritten) {
+  // When the run begins, a folder takes the place of the results.
+  const auto block = [this](const std::string&) { fs::create_directories(folder_.path() / "results.csv"); };
+  Workbench bench({.data = "none", .out = folder_.path()}, progress_, block, stop_);
+  EXPECT_INPUT_ERROR((void)bench.train("one", small_config()), "reproduce: cannot read ");
+  EXPECT_TRUE(fs::exists(folder_.path() / "runs/one/checkpoint/latest"));
 }
 
 TEST_F(WorkbenchTest, TriesValuesAndFindsTheBest) {
