@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "experiments/layer_table.h"
 #include "experiments/studies.h"
@@ -21,6 +22,17 @@ using lab::verdict;
 
 constexpr double kHiddenRadius = 0.018, kEmbeddingRadius = 1.08;  // of the NanoGPT run
 constexpr double kWorstError = 0.0065;  // of the six layers whose relative MSE the paper shows
+
+// The authors number their layers, and the groups below follow from the numbers.
+Trajectory read_log(const lab::Workbench& bench, const std::string& name, std::size_t layers) {
+  const std::filesystem::path path = bench.material("paper-logs/" + name);
+  Trajectory log = read_trajectory(path);
+  bool theirs = log.layers.size() == layers;
+  for (std::size_t i = 0; theirs && i < layers; ++i) theirs = log.layers[i].layer == std::to_string(i);
+  GLUON_CHECK(theirs, "reproduce: ", path.string(), " must be the authors' log of ", layers,
+              " numbered layers, got one of ", log.layers.size(), " layers, the first '", log.layers[0].layer, "'");
+  return log;
+}
 
 std::string type_in_log(const LayerFit& layer) { return lab::place_of(layer.layer, 73).type; }
 
@@ -65,8 +77,10 @@ void add_nanogpt(const Trajectory& log, lab::StudyResult& result) {
   // Block 8's query matrix and the tied embedding, as in figures 3 and 6.
   for (const auto& [name, number] :
        {std::pair("authors-nanogpt-block-8-c_q", 48), std::pair("authors-nanogpt-wte", 72)}) {
-    lab::Figure figure = layer_figure(name, log.layers[static_cast<std::size_t>(number)],
-                                      fits.layers[static_cast<std::size_t>(number)].fit);
+    const LayerTrajectory& samples = log.layers[static_cast<std::size_t>(number)];
+    const auto layer = std::ranges::find(fits.layers, samples.layer, &LayerFit::layer);
+    if (layer == fits.layers.end()) continue;
+    lab::Figure figure = layer_figure(name, samples, layer->fit);
     figure.title = join("the authors' NanoGPT, layer ", number);
     result.figures.push_back(std::move(figure));
   }
@@ -98,10 +112,7 @@ void add_cnn(const Trajectory& log, lab::StudyResult& result) {
 
 lab::StudyResult authors_logs(lab::Workbench& bench) {
   lab::StudyResult result;
-  const Trajectory nanogpt = read_trajectory(bench.material("paper-logs/nanogpt-unscion.txt"));
-  GLUON_CHECK(nanogpt.layers.size() == 73, "reproduce: the authors' NanoGPT log must have 73 layers, got ",
-              nanogpt.layers.size());
-  const Trajectory cnn = read_trajectory(bench.material("paper-logs/cnn-fullbatch.txt"));
+  const Trajectory nanogpt = read_log(bench, "nanogpt-unscion.txt", 73), cnn = read_log(bench, "cnn-fullbatch.txt", 14);
   result.notes.emplace_back("Nothing is trained: both scales give the same numbers.");
   add_nanogpt(nanogpt, result);
   add_cnn(cnn, result);

@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "experiments/studies.h"
+#include "gluon/core/atomic_file.h"
+#include "tests/expect_error.h"
 #include "tests/lab/data/shared_data.h"
 #include "tests/temporary_folder.h"
 
@@ -43,6 +45,24 @@ TEST_F(AuthorsLogs, GiveThePapersConstants) {
   EXPECT_EQ(verdict_of("CNN, full batch: L1 of the head (L0 = 0)"), Verdict::kAgrees);
   EXPECT_EQ(verdict_of("CNN, full batch: share of L0 where the fit may choose it"), Verdict::kDiffers);
   EXPECT_EQ(result.figures.size(), 2u);
+}
+
+TEST_F(AuthorsLogs, OtherFilesInTheirPlaceAreNamed) {
+  GLUON_SHARED_DATA_OR_SKIP(logs, "paper-logs");
+  const auto here = folder_.path() / "paper-logs";
+  const auto cnn = here / "cnn-fullbatch.txt", nanogpt = here / "nanogpt-unscion.txt";
+  std::filesystem::create_directories(here);
+  std::filesystem::copy_file(logs / "nanogpt-unscion.txt", nanogpt);
+  std::filesystem::copy_file(logs / "nanogpt-unscion.txt", cnn);
+  lab::Workbench other = bench(folder_.path());
+  EXPECT_INPUT_ERROR((void)authors_logs(other), "cnn-fullbatch.txt must be the authors' log of 14 numbered layers, got "
+                                                "one of 73 layers, the first '0'");
+  std::string samples =
+      "step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,"
+      "alignment,radius\n";
+  for (int i = 0; i < 14; ++i) samples += "1,w" + std::to_string(i) + ",conv,spectral,exact,full,,,1,1,,,\n";
+  write_text_atomically(cnn, samples);
+  EXPECT_INPUT_ERROR((void)authors_logs(other), "got one of 14 layers, the first 'w0'");
 }
 
 TEST_F(AuthorsLogs, AreMaterialsThatMayBeMissing) {
