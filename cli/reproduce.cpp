@@ -39,6 +39,7 @@ std::vector<const Study*> chosen(const std::vector<std::string>& names) {
     return std::ranges::any_of(experiments::studies(), [&](const Study& study) { return study.name == name; });
   };
   for (const std::string& name : names) {
+    GLUON_CHECK(name != kList && name != kData, "reproduce: '", name, "' stands alone, got it beside other names");
     GLUON_CHECK(name == kAll || known(name), "reproduce: unknown experiment '", name,
                 "'; gluon reproduce list prints their names");
   }
@@ -76,6 +77,7 @@ std::string run_study(const Study& study, const ReproduceCommand& command, lab::
 
 void reproduce(const ReproduceCommand& command) {
   if (command.names == std::vector<std::string>{kList}) return print_list();
+  lab::TrainConfig{.device = command.device}.validate();
   const bool data_only = command.names == std::vector<std::string>{kData};
   const std::vector<const Study*> studies = data_only ? std::vector<const Study*>{} : chosen(command.names);
   GLUON_CHECK(!command.out.empty(), "reproduce: expected a folder for the results: --out DIR");

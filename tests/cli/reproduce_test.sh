@@ -11,6 +11,9 @@ expect 2 "cnn-accuracy needs none/cifar10; --data names its folder" reproduce cn
 expect 2 "norms needs none/text/wikipedia.txt.xz" reproduce norms --data none --out r
 expect 2 "authors-logs needs none/paper-logs/nanogpt-unscion.txt" reproduce authors-logs --data none --out r
 expect 2 "--device must be cpu, cuda or cuda:N" reproduce norms --small --data none --device tpu --out r
+expect 2 "--device must be cpu, cuda or cuda:N" reproduce authors-logs --data none --device tpu --out r
+expect 2 "'data' stands alone, got it beside other names" reproduce data norms --data none --out r
+expect 2 "'list' stands alone, got it beside other names" reproduce list list
 check "nothing is left of what could not run" [ ! -e r/results.csv ]
 
 # norms: two runs. Stopped in the first one, the same command goes on.
