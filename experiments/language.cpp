@@ -31,9 +31,11 @@ std::string scale_note(const lab::Workbench& bench, const lab::TrainConfig& conf
   const std::string here = config.data.empty()
                                ? "Gluon's own sources as bytes"
                                : bench.pick("bytes of an OpenWebText sample", "GPT-2 tokens of an English Wikipedia");
-  return join("The paper: NanoGPT-124M, 5000 steps of 512 x 1024 FineWeb tokens. Here: ", config.model, ", ",
-              config.steps, " steps of ", config.batch * config.accumulate, " x ", bench.pick(128, 1024), ", ", here,
-              ", one seed.");
+  const std::string size = config.layers == 0 && config.width == 0
+                               ? config.model
+                               : join(config.model, " with ", config.layers, " layers of width ", config.width);
+  return join("The paper: NanoGPT-124M, 5000 steps of 512 x 1024 FineWeb tokens. Here: ", size, ", ", config.steps,
+              " steps of ", config.batch * config.accumulate, " x ", bench.pick(128, 1024), ", ", here, ", one seed.");
 }
 
 }  // namespace gluon::experiments

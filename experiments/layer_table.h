@@ -33,7 +33,7 @@ std::string type_of(const LayerFit& layer);
 std::vector<double> values_of(const TrajectoryFit& fits, const Kind& kind_of, const std::string& kind,
                               const std::function<double(const LayerFit&)>& value);
 
-/// L0 |g|*-free share of the line at a layer's median gradient: L0 / (L0 + L1 |g|*); 0: L0 does not matter.
+/// The part of the line that does not grow with the gradient, at the layer's median: L0 / (L0 + L1 |g|*).
 double share_of_l0(const LayerFit& layer);
 
 /// Columns: layers, their number, L1, 1 / L1, L0's share, relative MSE. `errors` has the fits whose relative MSE is shown

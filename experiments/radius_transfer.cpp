@@ -29,9 +29,18 @@ constexpr std::array kDepths = {Size{3, 512}, Size{6, 512}, Size{12, 512}};
 
 struct Curve {
   std::string label;
-  std::vector<double> losses;  // of the grid
-  double best = 0;             // the grid's value
+  std::vector<lab::Workbench::Trial> trials;  // of the grid
 };
+
+// Of all runs with the preset, whatever their size.
+lab::TrainConfig common_config(lab::Workbench& bench, const std::string& preset) {
+  lab::TrainConfig config = preset == "adamw" ? adamw_baseline(bench) : bench.language();
+  config.steps = bench.pick(100, 600);
+  config.accumulate = 1;
+  config.eval_every = config.steps;
+  config.schedule = join("linear(", config.steps, ",", config.steps, ")");
+  return config;
+}
 
 class Transfer {
  public:
@@ -54,16 +63,20 @@ class Transfer {
     double smallest = 1e300, largest = 0;
     for (const Size& size : sizes) {
       const Curve curve = train(preset, size, grid, dimension);
-      figure.series.push_back({.label = curve.label,
-                               .x = {grid.begin(), grid.end()},
-                               .y = curve.losses,
+      lab::FigureSeries series{.label = curve.label,
                                .color = lab::ramp_color(figure.series.size(), sizes.size()),
-                               .style = lab::LineStyle::kMarked});
+                               .style = lab::LineStyle::kMarked};
       table.rows.push_back({curve.label});
-      for (const double loss : curve.losses) table.rows.back().push_back(lab::rounded(loss, 5));
-      table.rows.back().push_back(join(curve.best));
-      smallest = std::min(smallest, curve.best);
-      largest = std::max(largest, curve.best);
+      for (const auto& trial : curve.trials) {
+        series.x.push_back(trial.value);
+        series.y.push_back(trial.result.val);
+        table.rows.back().push_back(lab::rounded(trial.result.val, 5));
+      }
+      figure.series.push_back(std::move(series));
+      const double best = lab::best_of(curve.trials).value;
+      table.rows.back().push_back(join(best));
+      smallest = std::min(smallest, best);
+      largest = std::max(largest, best);
     }
     result_.figures.push_back(std::move(figure));
     result_.tables.push_back(std::move(table));
@@ -72,24 +85,19 @@ class Transfer {
 
  private:
   Curve train(const std::string& preset, const Size& size, std::span<const double> grid, const std::string& dimension) {
-    lab::TrainConfig config = preset == "adamw" ? adamw_baseline(bench_) : bench_.language();
+    lab::TrainConfig config = common_config(bench_, preset);
     config.layers = size.layers;
     config.width = size.width;
     config.heads = std::max<int64_t>(1, size.width / bench_.pick(32, 128));
-    config.steps = bench_.pick(100, 600);
-    config.accumulate = 1;
-    config.eval_every = config.steps;
-    config.schedule = join("linear(", config.steps, ",", config.steps, ")");
-    Curve curve{join(dimension, " ", dimension == "width" ? size.width : size.layers), {}, grid[0]};
-    double lowest = 1e300;
+    Curve curve{join(dimension, " ", dimension == "width" ? size.width : size.layers), {}};
     for (const double value : grid) {
-      preset == "adamw" ? config.lr = value : config.lr = 0;
-      if (preset != "adamw") config.radius = join("hidden=", value, ",embedding=", kEmbedding * value);
-      const lab::RunResult run =
-          bench_.train(join("transfer-", preset, "-", size.layers, "x", size.width, "-", value), config);
-      curve.losses.push_back(run.val);
-      if (run.val < lowest) curve.best = value;
-      lowest = std::min(lowest, run.val);
+      if (preset == "adamw") {
+        config.lr = value;
+      } else {
+        config.radius = join("hidden=", value, ",embedding=", kEmbedding * value);
+      }
+      const std::string name = join("transfer-", preset, "-", size.layers, "x", size.width, "-", value);
+      curve.trials.push_back({value, bench_.train(name, config)});
     }
     return curve;
   }
@@ -102,8 +110,8 @@ class Transfer {
 
 lab::StudyResult radius_transfer(lab::Workbench& bench) {
   lab::StudyResult result;
-  result.notes.push_back(
-      join("Here: ", bench.pick(100, 600), " steps with radii and rates that fall linearly to 0, one seed."));
+  result.notes.push_back(scale_note(bench, common_config(bench, "unscion")));
+  result.notes.emplace_back("Depths and widths are those of the tables; radii and rates fall linearly to 0.");
   const std::span<const Size> widths = bench.small() ? std::span<const Size>(kSmallWidths) : kWidths;
   const std::span<const Size> depths = bench.small() ? std::span<const Size>(kSmallDepths) : kDepths;
   Transfer transfer(bench, result);

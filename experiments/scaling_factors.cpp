@@ -31,7 +31,7 @@ lab::StudyResult scaling_factors(lab::Workbench& bench) {
   config.eval_every = config.steps / 5;
   result.notes.push_back(scale_note(bench, config));
   lab::Figure curves{.name = "rho3", .title = "unScion at rho2 = 50", .y_label = "validation loss", .series = {}};
-  lab::ReportSweep sweep{"rho2 and rho3", {{"rho2", "rho3"}, {}}, {}};
+  lab::ReportSweep sweep{"rho2-rho3", {{"rho2", "rho3"}, {}}, {}};
   for (const double rho2 : kRho2) {
     for (const double rho3 : kRho3) {
       config.radius = join("hidden=", kGamma * rho2, ",embedding=", kGamma * rho3);

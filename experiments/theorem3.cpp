@@ -24,16 +24,16 @@ lab::StudyResult theorem3(lab::Workbench& bench) {
   lab::Table table{
       join("validation loss after ", config.steps, " steps"), {"radii of the blocks", "momentum", "loss"}, {}};
   const auto best = [&](const std::string& name, const std::string& rule, const auto& radii) {
-    double lowest = 1e300;
+    std::vector<lab::Workbench::Trial> trials;
     for (const double radius : radii) {
       const auto text = [&](double value) { return rule.empty() ? join(value) : join(rule, "(", value, ")"); };
       config.radius = join("hidden=", text(radius), ",embedding=", text(kEmbedding * radius));
       const lab::RunResult run = bench.train(join("theorem3-", name, "-", radius), config);
-      lowest = std::min(lowest, run.val);
+      trials.push_back({radius, run});
       table.rows.push_back({join(text(radius), ", ", config.schedule),
                             config.momentum.empty() ? "ema(0.9)" : config.momentum, lab::rounded(run.val, 5)});
     }
-    return lowest;
+    return lab::best_of(trials).result.val;
   };
   config.momentum = "theorem3";
   const double power = best("power", "power", kPower);

@@ -39,6 +39,15 @@ std::string table_text(const std::vector<std::string>& columns, const std::vecto
   return text;
 }
 
+void check_names(const StudyResult& result) {
+  const auto check = [](const std::string& name) {
+    GLUON_CHECK(!name.empty() && name.find_first_of(" /()<>") == std::string::npos, "reproduce: a figure's name is that ",
+                "of its files and a link; expected one without spaces, slashes and brackets, got '", name, "'");
+  };
+  for (const Figure& figure : result.figures) check(figure.name);
+  for (const ReportSweep& heatmap : result.heatmaps) check(heatmap.name);
+}
+
 }  // namespace
 
 Verdict verdict(bool holds) { return holds ? Verdict::kAgrees : Verdict::kDiffers; }
@@ -77,6 +86,7 @@ std::string study_page(const Study& study, const StudyResult& result, const std:
 
 void write_study(const Study& study, const StudyResult& result, const std::string& command,
                  const std::filesystem::path& folder) {
+  check_names(result);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   GLUON_CHECK(!error, "reproduce: cannot create ", folder.string(), ": ", error.message());

@@ -61,7 +61,8 @@ std::string findings_text(const StudyResult& result);
 /// The study as a page of Markdown; `command` is the one that repeats it.
 std::string study_page(const Study& study, const StudyResult& result, const std::string& command);
 
-/// Writes study.md and the figures into `folder`, which is created; files of an earlier run are replaced.
+/// Writes study.md and the figures into `folder`, which is created; files of an earlier run are replaced. Throws
+/// InputError before writing when a figure's name would be no link in Markdown: it has a space or a slash.
 void write_study(const Study& study, const StudyResult& result, const std::string& command,
                  const std::filesystem::path& folder);
 

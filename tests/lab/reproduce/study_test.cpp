@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gluon/core/atomic_file.h"
+#include "tests/expect_error.h"
 #include "tests/temporary_folder.h"
 
 namespace gluon::lab {
@@ -56,6 +57,15 @@ TEST(Study, FilesAreWrittenAndReplaced) {
   EXPECT_EQ(read_text(path / "grid.csv", "test"), "a,b,val\n1,2,3.5\n2,2,\n");
   EXPECT_TRUE(read_text(path / "curve.svg", "test").starts_with("<svg"));
   EXPECT_TRUE(std::filesystem::exists(path / "grid.svg"));
+}
+
+TEST(Study, AFileNameThatIsNoLinkIsRefusedBeforeAnythingIsWritten) {
+  const TemporaryFolder folder;
+  StudyResult result = example();
+  result.heatmaps[0].name = "a and b";
+  EXPECT_INPUT_ERROR(write_study(kStudy, result, "gluon reproduce name", folder.path() / "name"),
+                     "expected one without spaces, slashes and brackets, got 'a and b'");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "name"));
 }
 
 TEST(Study, FindingsForATerminal) {
