@@ -34,12 +34,13 @@ std::string Constants::layer_text(std::size_t index) const {
 
 void Constants::validate(std::string_view who) const {
   GLUON_CHECK(!layers.empty(), who, ": expected L0 and L1 of at least one layer, got none");
-  GLUON_CHECK(std::isfinite(initial_gap) && initial_gap >= 0, who, ": Delta0 must be >= 0, got ", initial_gap);
+  GLUON_CHECK(std::isfinite(initial_gap) && initial_gap >= 0, who, ": Delta0 must be >= 0 and finite, got ",
+              initial_gap);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& [l0, l1, t, noise_factor, name] = layers[i];
     GLUON_CHECK(std::isfinite(l0) && std::isfinite(l1) && l0 >= 0 && l1 >= 0 && l0 + l1 > 0, who,
                 ": L0 and L1 must be >= 0 and not both 0, got L0 = ", l0, ", L1 = ", l1, " for ", layer_text(i));
-    GLUON_CHECK(!t || (std::isfinite(*t) && *t > 0), who, ": t must be > 0, got ", t.value_or(0), " for ",
+    GLUON_CHECK(!t || (std::isfinite(*t) && *t > 0), who, ": t must be > 0 and finite, got ", t.value_or(0), " for ",
                 layer_text(i));
     GLUON_CHECK(std::isfinite(noise_factor) && noise_factor >= 1, who, ": the noise factor must be >= 1, got ",
                 noise_factor, " for ", layer_text(i));
@@ -47,7 +48,7 @@ void Constants::validate(std::string_view who) const {
 }
 
 double Guarantee::iterations(double precision) const {
-  GLUON_CHECK(std::isfinite(precision) && precision > 0, theorem, ": eps must be > 0, got ", precision);
+  GLUON_CHECK(std::isfinite(precision) && precision > 0, theorem, ": eps must be > 0 and finite, got ", precision);
   const double real = needed(precision);
   GLUON_CHECK(std::isfinite(real), theorem, ": K overflows double for eps = ", precision);
   // In floating point 2 / 0.1^2 is slightly more than 200: rounding must not cost an iteration.

@@ -111,7 +111,7 @@ Guarantee with_gradient_rate(const Constants& constants, std::optional<double> z
 // Either PL theorem, without its rate.
 Guarantee with_smooth_radii(const Constants& constants, double mu, Guarantee text) {
   constants.validate(text.theorem);
-  GLUON_CHECK(std::isfinite(mu) && mu > 0, text.theorem, ": mu must be > 0, got ", mu);
+  GLUON_CHECK(std::isfinite(mu) && mu > 0, text.theorem, ": mu must be > 0 and finite, got ", mu);
   set_radii(constants, std::nullopt, text);
   return text;
 }
@@ -243,7 +243,7 @@ Guarantee theorem3(const Constants& constants, double sigma) {
                    .promise = "min over k < K of sum_i t_i E|grad_i f(X_k)|* <= eps",
                    .momentum = "theorem3"};
   constants.validate(result.theorem);
-  GLUON_CHECK(std::isfinite(sigma) && sigma >= 0, result.theorem, ": sigma must be >= 0, got ", sigma);
+  GLUON_CHECK(std::isfinite(sigma) && sigma >= 0, result.theorem, ": sigma must be >= 0 and finite, got ", sigma);
   const std::vector<double> t = chosen_t(constants, result.theorem);
   const double s = constants.l1_is_zero() ? 1 : 2;
   LogQuarterRate rate{.a = s * constants.initial_gap, .b = 0};
@@ -270,7 +270,7 @@ Guarantee theorem3(const Constants& constants, double sigma) {
 std::vector<TableRow> table1(const Constants& constants, NoiseKind noise, double precision,
                              std::optional<double> sigma) {
   constants.validate("table 1");
-  GLUON_CHECK(!sigma || (std::isfinite(*sigma) && *sigma >= 0), "table 1: sigma must be >= 0, got ", *sigma);
+  GLUON_CHECK(!sigma || (std::isfinite(*sigma) && *sigma >= 0), "table 1: sigma must be >= 0 and finite, got ", *sigma);
   std::vector<TableRow> rows = {
       {"Kovalev 2025, theorem 1", false, false, "K^(-1/2)", "const ~ K^(-1/2)", "-"},
       {"Kovalev 2025, theorem 2", true, false, "K^(-1/4)", "const ~ K^(-3/4)", "const ~ K^(-1/2)"},

@@ -58,12 +58,13 @@ bool RadiusEntry::is_number_of_preset() const { return !names_layers() && value.
 
 std::vector<RadiusEntry> radius_entries(const std::string& text) {
   std::vector<RadiusEntry> entries;
-  if (text == kAutoRadius) return entries;
-  for (std::size_t start = 0, end = 0; start < text.size(); start = end + 1) {
+  if (text.empty() || text == kAutoRadius) return entries;
+  for (std::size_t start = 0, end = 0; end < text.size(); start = end + 1) {  // a comma at the end begins an entry
     end = end_of_entry(text, start);
     const std::string entry = text.substr(start, end - start);
     const auto equals = entry.find('=');
-    GLUON_CHECK(equals != std::string::npos && equals > 0, "--radius: expected group=radius,..., got '", text, "'");
+    GLUON_CHECK(equals != std::string::npos && equals > 0 && equals + 1 < entry.size(),
+                "--radius: expected group=radius,..., got '", text, "'");
     entries.push_back({entry.substr(0, equals), entry.substr(equals + 1)});
     const std::string& key = entries.back().key;
     GLUON_CHECK(std::ranges::count(entries, key, &RadiusEntry::key) == 1, "--radius: group '", key, "' is given twice");

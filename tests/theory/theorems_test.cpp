@@ -25,12 +25,12 @@ TEST(Constants, ErrorsNameTheLayer) {
   };
   EXPECT_NO_THROW(validate({.l0 = 0, .l1 = 1, .t = 0.5, .noise_factor = 2}, 0));
   EXPECT_INPUT_ERROR(Constants{}.validate("who"), "who: expected L0 and L1 of at least one layer, got none");
-  EXPECT_INPUT_ERROR(validate({.l0 = 1}, NAN), "who: Delta0 must be >= 0, got nan");
-  EXPECT_INPUT_ERROR(validate({.l0 = 1}, -1), "who: Delta0 must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(validate({.l0 = 1}, NAN), "who: Delta0 must be >= 0 and finite, got nan");
+  EXPECT_INPUT_ERROR(validate({.l0 = 1}, -1), "who: Delta0 must be >= 0 and finite, got -1");
   EXPECT_INPUT_ERROR(validate({.l0 = 1, .l1 = -2}), "not both 0, got L0 = 1, L1 = -2 for layer 2");
   EXPECT_INPUT_ERROR(validate({.l0 = INFINITY}), "got L0 = inf, L1 = 0 for layer 2");
   EXPECT_INPUT_ERROR(validate({}), "who: L0 and L1 must be >= 0 and not both 0, got L0 = 0, L1 = 0 for layer 2");
-  EXPECT_INPUT_ERROR(validate({.l0 = 1, .t = 0}), "who: t must be > 0, got 0 for layer 2");
+  EXPECT_INPUT_ERROR(validate({.l0 = 1, .t = 0}), "who: t must be > 0 and finite, got 0 for layer 2");
   EXPECT_INPUT_ERROR(validate({.l0 = 1, .noise_factor = 0.5}),
                      "who: the noise factor must be >= 1, got 0.5 for layer 2");
   EXPECT_INPUT_ERROR(validate({.l0 = -1, .name = "head"}), "got L0 = -1, L1 = 0 for layer 'head'");
@@ -54,7 +54,7 @@ TEST(Guarantee, IterationsAreAtLeastOneUnlessStepsAreCounted) {
 
 TEST(Guarantee, ErrorsOfIterations) {
   for (const double precision : {0.0, -1.0, double{NAN}, double{INFINITY}}) {
-    EXPECT_INPUT_ERROR(kInverse.iterations(precision), "a theorem: eps must be > 0, got ");
+    EXPECT_INPUT_ERROR(kInverse.iterations(precision), "a theorem: eps must be > 0 and finite, got ");
   }
   EXPECT_INPUT_ERROR(kInverse.iterations(1e-310), "a theorem: K overflows double for eps = 1e-310");
   const Guarantee nowhere{.theorem = "a theorem", .needed = [](double) { return NAN; }};
@@ -208,27 +208,27 @@ TEST(Theorems, BadInput) {
   EXPECT_INPUT_ERROR(theorem1({}), "theorem 1: expected L0 and L1 of at least one layer, got none");
   EXPECT_INPUT_ERROR(theorem_pl({}, 1), "PL theorem: expected L0 and L1");
   EXPECT_INPUT_ERROR(theorem3({}, 1), "theorem 3: expected L0 and L1");
-  EXPECT_INPUT_ERROR(theorem1(kConstants).iterations(0), "theorem 1: eps must be > 0, got 0");
+  EXPECT_INPUT_ERROR(theorem1(kConstants).iterations(0), "theorem 1: eps must be > 0 and finite, got 0");
   EXPECT_INPUT_ERROR(theorem1(kConstants).iterations(1e-200), "K overflows double for eps = 1e-200");
   EXPECT_INPUT_ERROR(theorem1_weighted(two_layers(2, 1, 1, 0)),
                      "the weights 1 / L1 need L1 > 0 in every layer, got L1 = 0 for layer 2");
-  EXPECT_INPUT_ERROR(theorem_pl(kConstants, 0), "PL theorem: mu must be > 0, got 0");
-  EXPECT_INPUT_ERROR(theorem_pl(kConstants, INFINITY), "PL theorem: mu must be > 0, got inf");
+  EXPECT_INPUT_ERROR(theorem_pl(kConstants, 0), "PL theorem: mu must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(theorem_pl(kConstants, INFINITY), "PL theorem: mu must be > 0 and finite, got inf");
   EXPECT_NO_THROW(theorem_pl_without_l1(kWithoutL1, 2));
   EXPECT_INPUT_ERROR(theorem_pl_without_l1(kConstants, 1), "L1 must be 0 in every layer, got 2");
   EXPECT_INPUT_ERROR(theorem_pl_without_l1(kWithoutL1, 2.5),
                      "mu is at most the largest L0 (2) for every function, got 2.5");
   EXPECT_INPUT_ERROR(theorem2(kConstants, 1), "theorem 2: zeta must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(theorem2_weighted(kConstants, -0.1), "theorem 2, weighted: zeta must be in [0, 1), got -0.1");
-  EXPECT_INPUT_ERROR(theorem3(kConstants, -1), "theorem 3: sigma must be >= 0, got -1");
-  EXPECT_INPUT_ERROR(theorem3(kConstants, INFINITY), "theorem 3: sigma must be >= 0, got inf");
+  EXPECT_INPUT_ERROR(theorem3(kConstants, -1), "theorem 3: sigma must be >= 0 and finite, got -1");
+  EXPECT_INPUT_ERROR(theorem3(kConstants, INFINITY), "theorem 3: sigma must be >= 0 and finite, got inf");
 }
 
 TEST(Theorem3, BadLayers) {
   const auto with = [](const LayerConstants& layer) { return theorem3({.layers = {{.l0 = 1, .l1 = 1}, layer}}, 1); };
   EXPECT_INPUT_ERROR(with({.l0 = 1, .l1 = 2, .t = 0.05}),
                      "t must be at most 1 / (12 L1) = 0.0416667, got 0.05 for layer 2");
-  EXPECT_INPUT_ERROR(with({.l0 = 1, .l1 = 2, .t = -1}), "theorem 3: t must be > 0, got -1 for layer 2");
+  EXPECT_INPUT_ERROR(with({.l0 = 1, .l1 = 2, .t = -1}), "theorem 3: t must be > 0 and finite, got -1 for layer 2");
   EXPECT_INPUT_ERROR(with({.l0 = 1}), "theorem 3: L1 = 0 allows any t; give t for layer 2");
   EXPECT_INPUT_ERROR(with({.l0 = 1, .l1 = 1, .noise_factor = 0.5}),
                      "the noise factor must be >= 1, got 0.5 for layer 2");
@@ -307,8 +307,8 @@ TEST(Table1, NoEarlierResultAppliesWithL1) {
 
 TEST(Table1, BadInput) {
   const Constants one = one_layer({.l1 = 1});
-  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kNone, 0), "table 1: eps must be > 0, got 0");
-  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kVariance, 1, -1), "table 1: sigma must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kNone, 0), "table 1: eps must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(table1(one, NoiseKind::kVariance, 1, -1), "table 1: sigma must be >= 0 and finite, got -1");
   EXPECT_INPUT_ERROR(table1({}, NoiseKind::kNone, 1), "table 1: expected L0 and L1 of at least one layer, got none");
 }
 
