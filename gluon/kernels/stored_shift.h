@@ -1,7 +1,7 @@
 // How the GPU's kernels store R in float16, and what tests emulate without a GPU.
 //
 // Every step is direct:  R = X X^T,  Z from R by squaring,  X <- Z X.  R is recomputed from X, never updated: rounding
-// would make an updated R drift away from X X^T, and a step that lifts small singular values 14 times would lift the
+// would make an updated R drift away from X X^T, and a step that lifts small singular values 11 times would lift the
 // difference, too. A step stores R + shift I instead of R, so that its first square needs no addend.
 
 #pragma once
