@@ -50,7 +50,8 @@ lab::StudyResult adamw_transfer(lab::Workbench& bench) {
   add("scion", "gamma 0.00036, rho 50, 3000", scion);
   for (const auto& trial : trials) add("adamw", lab::rounded(trial.value), trial.result);
   result.tables.push_back(std::move(losses));
-  result.findings.push_back({"validation loss of unScion and of AdamW at its best rate", "3.4057 and 3.524 in the authors' logs",
+  result.findings.push_back({"validation loss of unScion and of AdamW at its best rate",
+                             "3.4057 and 3.524 in the authors' logs",
                              join(lab::rounded(unscion.val, 5), " and ", lab::rounded(best.result.val, 5)),
                              "unScion's is lower", lab::verdict(unscion.val < best.result.val)});
 

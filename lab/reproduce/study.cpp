@@ -41,7 +41,8 @@ std::string table_text(const std::vector<std::string>& columns, const std::vecto
 
 void check_names(const StudyResult& result) {
   const auto check = [](const std::string& name) {
-    GLUON_CHECK(!name.empty() && name.find_first_of(" /()<>") == std::string::npos, "reproduce: a figure's name is that ",
+    GLUON_CHECK(!name.empty() && name.find_first_of(" /()<>") == std::string::npos,
+                "reproduce: a figure's name is that ",
                 "of its files and a link; expected one without spaces, slashes and brackets, got '", name, "'");
   };
   for (const Figure& figure : result.figures) check(figure.name);

@@ -33,7 +33,7 @@ struct WorkbenchOptions {
 
 struct RunResult {
   std::filesystem::path folder;
-  double loss = 0;                   // of the last step; NaN when the run diverged, as val
+  double loss = 0;  // of the last step; NaN when the run diverged, as val
   double val = 0;
   std::optional<double> accuracy{};  // of image models
   double seconds = 0;

@@ -55,8 +55,9 @@ TEST_F(AuthorsLogs, OtherFilesInTheirPlaceAreNamed) {
   std::filesystem::copy_file(logs / "nanogpt-unscion.txt", nanogpt);
   std::filesystem::copy_file(logs / "nanogpt-unscion.txt", cnn);
   lab::Workbench other = bench(folder_.path());
-  EXPECT_INPUT_ERROR((void)authors_logs(other), "cnn-fullbatch.txt must be the authors' log of 14 numbered layers, got "
-                                                "one of 73 layers, the first '0'");
+  EXPECT_INPUT_ERROR((void)authors_logs(other),
+                     "cnn-fullbatch.txt must be the authors' log of 14 numbered layers, got "
+                     "one of 73 layers, the first '0'");
   std::string samples =
       "step,layer,group,norm,dual_method,estimator,gradient_change,displacement,smoothness,gradient,momentum,"
       "alignment,radius\n";
