@@ -67,8 +67,9 @@ void AdamW::step(const StepContext& now, const Sum& over_ranks) {
   }
 }
 
-void AdamW::save(OptimizerState& state) const {
+void AdamW::save(OptimizerState& state, std::string_view only) const {
   for (const Entry& entry : entries_) {
+    if (!only.empty() && entry.layer.name != only) continue;
     state.tensors["adamw.first/" + entry.layer.name] = entry.first.clone();
     state.tensors["adamw.second/" + entry.layer.name] = entry.second.clone();
     state.tensors["adamw.steps/" + entry.layer.name] = at::scalar_tensor(entry.steps, at::kLong);

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "gluon/core/layer.h"
@@ -47,8 +48,9 @@ class AdamW {
   };
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// Copies to and from the entries "adamw.first/<layer>", "adamw.second/<layer>" and "adamw.steps/<layer>" of a state.
-  void save(OptimizerState& state) const;
+  /// Copies to and from the entries "adamw.first/<layer>", "adamw.second/<layer>" and "adamw.steps/<layer>" of a
+  /// state; `only` limits save() to the layer of this name.
+  void save(OptimizerState& state, std::string_view only = {}) const;
   void load(const OptimizerState& state);
 
  private:

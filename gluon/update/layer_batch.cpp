@@ -35,10 +35,11 @@ void LayerBatch::set_last_radius(std::span<const Block> run, const at::Tensor& r
   part(last_radius_, run).copy_(radius);
 }
 
-void LayerBatch::save(OptimizerState& state) const {
+void LayerBatch::save(OptimizerState& state, std::string_view only) const {
   if (!buffer_.defined()) return;
   for (std::size_t i = 0; i < blocks().size(); ++i) {
     const Layer& layer = blocks()[i].layer;
+    if (!only.empty() && layer.name != only) continue;
     at::Tensor& whole = state.tensors["momentum/" + layer.name];
     if (!whole.defined()) whole = at::empty(layer.parameter.sizes(), buffer_.options());
     at::Tensor target = blocks()[i].of(whole);

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "gluon/geometry/geometry.h"
@@ -52,8 +53,8 @@ class LayerBatch {
 
   std::size_t state_bytes() const { return buffer_.defined() ? buffer_.nbytes() : 0; }
 
-  /// Copies to and from the entries "momentum/<layer>" of a state.
-  void save(OptimizerState& state) const;
+  /// Copies to and from the entries "momentum/<layer>" of a state; `only` limits save() to the layer of this name.
+  void save(OptimizerState& state, std::string_view only = {}) const;
   void load(const OptimizerState& state);
 
  private:

@@ -188,6 +188,16 @@ OptimizerState Optimizer::state() const {
   return state;
 }
 
+OptimizerState Optimizer::layer_state(std::size_t layer) const {
+  OptimizerState state;
+  state.step = steps_taken();
+  const std::string& name = layers().at(layer).name;
+  for (const LayerBatch& batch : parts_->batches) batch.save(state, name);
+  parts_->adamw.save(state, name);
+  parts_->owners.gather(state.tensors);
+  return state;
+}
+
 void Optimizer::load_state(const OptimizerState& state) {
   GLUON_CHECK(state.version >= 1 && state.version <= OptimizerState::kVersion, "optimizer state: version ",
               state.version, " is not one of 1..", OptimizerState::kVersion);

@@ -103,6 +103,9 @@ class Optimizer {
   OptimizerState state() const;
   void load_state(const OptimizerState& state);
 
+  /// The part of state() that belongs to the layer with this index in layers(); all ranks call it together.
+  OptimizerState layer_state(std::size_t layer) const;
+
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

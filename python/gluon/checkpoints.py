@@ -6,18 +6,20 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 from . import _core
 from .distributed import all_or_none, check_states
 from .states import (
-    by_kind, by_layer, group_state, has_indices, loadable, of_torch, run_hooks, saved_groups, with_indices, with_names,
+    by_kind, by_layer, group_state, has_torchs_layout, is_ours, loadable, of_torch, run_hooks, saved_groups, with_indices,
+    with_names,
 )  # fmt: skip
 
 
 class Checkpoints:
     """What Gluon, a torch.optim.Optimizer, inherits beside it."""
 
-    def state_dict(self, layout: str = "names") -> Dict[str, Any]:
-        """Everything needed to resume: tensors by parameter name and kind, and the groups with names for parameters.
+    def state_dict(self, layout: str = "indices") -> Dict[str, Any]:
+        """Everything needed to resume, in torch's layout: parameters are numbered over all groups, whose "param_names"
+        name them, and tensors have the names that torch.optim.Muon and AdamW give them.
 
-        ``layout="indices"`` is torch's: parameters are numbered over all groups, and tensors have the names that
-        torch.optim.Muon and AdamW give them. load_state_dict() takes both.
+        ``layout="names"`` has the parameters' names instead of numbers, and the library's kinds of tensors.
+        load_state_dict() takes both, and those that torch.distributed.checkpoint made of the first.
         """
         if layout not in ("names", "indices"):
             raise ValueError(f"state_dict: unknown layout '{layout}'; allowed are names, indices")
@@ -29,7 +31,7 @@ class Checkpoints:
             "param_groups": [group_state(group) for group in self.param_groups],
         }
         if layout == "indices":
-            state_dict = with_indices(state_dict)
+            state_dict = with_indices(state_dict, self._joined)
         return run_hooks(self, "state_dict_post", state_dict)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -43,8 +45,8 @@ class Checkpoints:
         Raises ValueError, with nothing changed, if the state does not fit; with a process group on all ranks.
         """
         state_dict = run_hooks(self, "load_state_dict_pre", dict(state_dict))
-        if has_indices(state_dict):
-            if "gluon" not in state_dict:
+        if has_torchs_layout(state_dict):
+            if not is_ours(state_dict):
                 self.load_torch_state(state_dict)
                 run_hooks(self, "load_state_dict_post")
                 return
@@ -124,7 +126,7 @@ class Checkpoints:
 
     # Attributes that deepcopy and pickle keep. Observers measure the original's parameters and are not copied.
     _kept: Tuple[str, ...] = (
-        "defaults", "param_groups", "state", "_base", "_default_momentum", "_joined", "_module_roles", "_options",
+        "defaults", "param_groups", "_base", "_default_momentum", "_joined", "_module_roles", "_options",
         "_roles", "_skipped",
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from .arguments import hint_at_lr, unknown_argument
 from .checkpoints import Checkpoints
 from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
+from .live_state import LiveState
 from .parameters import (
     RULE_KEYS, Parameters, check_patterns, geometry_from, layers_of, named_group, parameter_groups, rules_of_group,
     without_frozen,
@@ -271,6 +272,17 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         self._hand_on_settings(self._core)
         self._core.step()
         return loss
+
+    @property
+    def state(self) -> LiveState:  # type: ignore[override]
+        """The tensors of each parameter, as copies; with several ranks all of them ask together."""
+        return LiveState(self)
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        # torch's constructor sets an empty one.
+        if self.__dict__.get("_built"):
+            raise AttributeError(f"{type(self).__name__}: 'state' cannot be replaced; use load_state_dict()")
 
     @property
     def geometry(self) -> _core.Geometry:

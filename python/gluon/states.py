@@ -1,9 +1,10 @@
 """State dicts: tensors by name and kind, groups with names for parameters."""
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Container, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
+from . import _core
 from .groups import KEYS, NOTES
 
 
@@ -51,8 +52,8 @@ def group_state(group: Mapping[str, Any]) -> Dict[str, Any]:
 def loadable(group: Mapping[str, Any]) -> Dict[str, Any]:
     """What a group takes from a saved one."""
     fixed = ("params", "param_names", "role", "norm", "split")
-    known = (*KEYS, *NOTES)
-    return {key: value for key, value in group.items() if key not in fixed and (key in known or key.startswith("_"))}
+    unknown = (*fixed, *_foreign(group))
+    return {key: value for key, value in group.items() if key not in unknown}
 
 
 def saved_groups(
@@ -78,32 +79,59 @@ def _saved_group(group: Mapping[str, Any], saved: Sequence[Mapping[str, Any]]) -
     raise ValueError(f"state_dict: no group has the parameters of this optimizer's group: {reason}")
 
 
-def has_indices(state_dict: Mapping[str, Any]) -> bool:
-    """Whether the state refers to parameters by position, as torch's do."""
+def has_torchs_layout(state_dict: Mapping[str, Any]) -> bool:
+    """Whether the state refers to parameters by position, or by the names that torch's tools give to the positions."""
     groups = state_dict.get("param_groups") or []
-    return any(isinstance(number, int) for group in groups for number in group["params"])
+    return any("param_names" in group or any(isinstance(x, int) for x in group["params"]) for group in groups)
 
 
-def with_indices(state_dict: Mapping[str, Any]) -> Dict[str, Any]:
-    """A state by name in torch's layout. Each group also has "param_names", which with_names() reads."""
+def is_ours(state_dict: Mapping[str, Any]) -> bool:
+    """Whether a state in torch's layout was saved by a Gluon optimizer. torch's tools drop its "gluon", and the groups of
+    other optimizers have keys that ours do not have."""
+    groups = state_dict["param_groups"]
+    return "gluon" in state_dict or all("param_names" in group and not _foreign(group) for group in groups)
+
+
+def _foreign(group: Mapping[str, Any]) -> List[str]:
+    return [key for key in group if key not in KEYS and key not in NOTES and not key.startswith("_")]
+
+
+def torchs_entry(kinds: Mapping[str, torch.Tensor], step: int) -> Dict[str, torch.Tensor]:
+    """What torch's optimizers would call the tensors of one parameter. Each entry counts the steps, as torch's tools
+    keep nothing of a state but the entries and the groups."""
+    entry = {_TORCHS_KINDS[kind]: tensor for kind, tensor in kinds.items()}
+    # torch's AdamW adds 1.0 in place to its own count.
+    entry["step"] = entry["step"].to(torch.float32) if "step" in entry else torch.tensor(step)
+    return entry
+
+
+def _our_kinds(entry: Mapping[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """The inverse of torchs_entry(). Names of ours stay."""
+    counts = any(_OUR_KINDS.get(kind, kind) == "adamw.first" for kind in entry)
+    return {_OUR_KINDS.get(kind, kind): tensor for kind, tensor in entry.items() if kind != "step" or counts}
+
+
+def with_indices(state_dict: Mapping[str, Any], layers: Container[str]) -> Dict[str, Any]:
+    """A state by name in torch's layout, with an entry for each of `layers`. Each group also has "param_names", which
+    with_names() reads."""
     numbers: Dict[str, int] = {}
     groups = []
     for group in state_dict["param_groups"]:
         names, first = group["params"], len(numbers)
         numbers.update((name, first + place) for place, name in enumerate(names))
         groups.append({**group, "params": [numbers[name] for name in names], "param_names": list(names)})
-    state: Dict[int, Dict[str, torch.Tensor]] = {}
-    for name in sorted(state_dict["state"], key=numbers.__getitem__):
-        kinds = {_TORCHS_KINDS[kind]: tensor for kind, tensor in state_dict["state"][name].items()}
-        if "step" in kinds:
-            kinds["step"] = kinds["step"].to(torch.float32)  # torch adds 1.0 in place
-        state[numbers[name]] = kinds
+    step = state_dict["gluon"]["step"]
+    state = {
+        number: torchs_entry(state_dict["state"].get(name, {}), step)
+        for name, number in numbers.items()
+        if name in layers
+    }
     return {**state_dict, "state": state, "param_groups": groups}
 
 
 def with_names(state_dict: Mapping[str, Any]) -> Dict[str, Any]:
     """The inverse of with_indices(). Raises ValueError if the state was changed in between."""
-    names: Dict[int, str] = {}
+    names: Dict[Any, str] = {}
     groups = []
     for group in state_dict["param_groups"]:
         if len(group.get("param_names", ())) != len(group["params"]):
@@ -114,8 +142,10 @@ def with_names(state_dict: Mapping[str, Any]) -> Dict[str, Any]:
     for number, entry in state_dict["state"].items():
         if number not in names:
             raise ValueError(f"state_dict: no group has the parameter {number}")
-        state[names[number]] = {_OUR_KINDS.get(kind, kind): tensor for kind, tensor in entry.items()}
-    return {**state_dict, "state": state, "param_groups": groups}
+        state[names[number]] = _our_kinds(entry)
+    steps = [int(entry["step"]) for entry in state_dict["state"].values() if "step" in entry]
+    about = state_dict.get("gluon", {"version": _core.state_version, "step": max(steps, default=0)})
+    return {**state_dict, "gluon": about, "state": state, "param_groups": groups}
 
 
 def of_torch(

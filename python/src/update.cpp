@@ -59,6 +59,7 @@ void bind_update(py::module_& module) {
       .def_readonly("version", &OptimizerState::version)
       .def_readonly("step", &OptimizerState::step)
       .def_readonly("tensors", &OptimizerState::tensors);
+  module.attr("state_version") = OptimizerState::kVersion;
 
   py::class_<StepObserver, std::shared_ptr<StepObserver>>(module, "StepObserver");
 
@@ -82,6 +83,7 @@ void bind_update(py::module_& module) {
       .def("state_bytes", &Optimizer::state_bytes)
       .def("add_observer", &Optimizer::add_observer, py::arg("observer"))
       .def("state", &Optimizer::state, Release())
+      .def("layer_state", &Optimizer::layer_state, py::arg("layer"), Release())
       .def("load_state", &Optimizer::load_state, py::arg("state"), Release());
 
   module.def("preset", &presets::make, py::arg("name"), py::arg("radius") = std::map<std::string, double>(),

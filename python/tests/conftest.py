@@ -56,7 +56,7 @@ def trained(steps: int, make: Any = gluon.Gluon, **options: Any) -> Tuple[Net, A
 
 
 def momenta(optimizer: torch.optim.Optimizer) -> Dict[str, torch.Tensor]:
-    return {name: kinds["momentum"] for name, kinds in optimizer.state_dict()["state"].items()}
+    return {name: kinds["momentum"] for name, kinds in optimizer.state_dict("names")["state"].items()}
 
 
 def close(a: torch.nn.Module, b: torch.nn.Module, atol: float) -> bool:

@@ -151,7 +151,7 @@ SCENARIOS = {
 
 def outcome_of(model, optimizer):
     """Weights, state, radii and bytes of state."""
-    return weights(model), optimizer.state_dict(), optimizer.effective_radii(), optimizer.state_bytes()
+    return weights(model), optimizer.state_dict("names"), optimizer.effective_radii(), optimizer.state_bytes()
 
 
 def outcome(name, group=None, part=WHOLE):
@@ -234,7 +234,7 @@ def transposed(group):
     gradient = torch.randn(3, 5)
     parameter.grad = gradient.clone()
     optimizer.step()
-    return parameter.detach().clone(), optimizer.state_dict()["state"]["w"]["adamw.first"] / gradient
+    return parameter.detach().clone(), optimizer.state_dict("names")["state"]["w"]["adamw.first"] / gradient
 
 
 def errors(group, part, rank, before):
@@ -252,7 +252,7 @@ def errors(group, part, rank, before):
     messages["skip"] = message(skipping.step)
     messages["skipped"] = (skipping.steps_skipped, skipping.steps_taken)
 
-    state = optimizer.state_dict()
+    state = optimizer.state_dict("names")
     bad, older = copy.deepcopy(state), copy.deepcopy(state)
     if rank == 1:
         older["gluon"]["step"] = 7

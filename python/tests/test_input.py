@@ -151,7 +151,7 @@ def test_wrappers_do_not_change_names(model):
     wrapped = [(f"module._orig_mod.{name}", p) for name, p in model.named_parameters()]
     optimizer = gluon.Gluon(wrapped)
     optimizer.load_state_dict(gluon.Gluon(Net().named_parameters()).state_dict())
-    assert "embed.weight" in optimizer.state_dict()["state"]
+    assert "embed.weight" in optimizer.state_dict("names")["state"]
 
 
 def test_rules_precede_the_preset(model):

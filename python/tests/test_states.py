@@ -141,7 +141,7 @@ def test_two_states_of_torch_become_one(model):
     optimizer = gluon.Muon(model.named_parameters())
     optimizer.load_torch_state(momentum_state(*hidden), hidden)
     optimizer.load_torch_state(adamw.state_dict(), [{"params": others[:2]}, {"params": others[2:]}])
-    state = optimizer.state_dict()["state"]
+    state = optimizer.state_dict("names")["state"]
     assert state["down.weight"]["momentum"].unique().tolist() == [1] and optimizer.steps_taken == 3
     assert state["up.weight"]["momentum"].unique().tolist() == [2]
     for name, p in model.named_parameters():
@@ -203,7 +203,7 @@ def test_states_of_torch_that_do_not_fit_are_refused_and_change_nothing():
 
 
 def momenta_and_moments(optimizer):
-    state = optimizer.state_dict()["state"]
+    state = optimizer.state_dict("names")["state"]
     return {(name, kind): tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
 
 

@@ -111,6 +111,17 @@ TEST(ShardedState, EqualsTheStateOfOneRank) {
     for (const auto& [name, tensor] : theirs.tensors) {
       EXPECT_LT((ours.tensors.at(name) - tensor).abs().max().item<double>(), 1e-5) << name;
     }
+    std::map<std::string, at::Tensor> parts;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const OptimizerState part = optimizer.layer_state(i);
+      EXPECT_EQ(part.step, ours.step);
+      for (const auto& [name, tensor] : part.tensors) {
+        EXPECT_EQ(name.substr(name.find('/') + 1), layers[i].name);
+        EXPECT_TRUE(tensor.equal(ours.tensors.at(name))) << name;
+      }
+      parts.insert(part.tensors.begin(), part.tensors.end());
+    }
+    EXPECT_EQ(parts.size(), ours.tensors.size());
   });
 }
 
