@@ -3,11 +3,14 @@
 import copy
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
+import torch
+
 from . import _core
 from .distributed import all_or_none, check_states
+from .shards import is_dtensor
 from .states import (
-    by_kind, by_layer, group_state, has_torchs_layout, is_ours, loadable, of_torch, run_hooks, saved_groups, with_indices,
-    with_names,
+    by_kind, by_layer, group_state, has_torchs_layout, is_ours, loadable, of_torch, run_hooks, saved_groups,
+    with_indices, with_names,
 )  # fmt: skip
 
 
@@ -54,7 +57,7 @@ class Checkpoints:
         with all_or_none(self._collective, "when a state is loaded"):
             found_groups = saved_groups(self.param_groups, state_dict)
             about, layers = state_dict["gluon"], state_dict["state"]
-            state = _core.OptimizerState(about["version"], about["step"], by_kind(layers))
+            state = self._placed_state(about["version"], about["step"], by_kind(layers))
         if self._collective is not None:
             check_states(self._collective, state)
         before = [dict(group) for group in self.param_groups]
@@ -95,11 +98,21 @@ class Checkpoints:
         with all_or_none(self._collective, "when a state is loaded"):
             parameters = {name: parameter for name, parameter, *_ in self._parameters()}
             loaded, steps = of_torch(state_dict, [(name, parameters[name].shape) for name in names], state.tensors)
-        state = _core.OptimizerState(state.version, steps or state.step, {**state.tensors, **loaded})
+            state = self._placed_state(state.version, steps or state.step, {**state.tensors, **loaded})
         if self._collective is not None:
             check_states(self._collective, state)
         with all_or_none(self._collective, "when a state is loaded"):
             self._core.load_state(state)
+
+    def _placed_state(self, version: int, step: int, tensors: Dict[str, torch.Tensor]) -> _core.OptimizerState:
+        """Raises ValueError on a part of a tensor whose parameter is whole."""
+        for key, tensor in tensors.items():
+            if is_dtensor(tensor) and self._dtensor() is None:
+                raise ValueError(
+                    f"state_dict: '{key}' is a DTensor, and no parameter is one; save the whole with "
+                    "get_state_dict(..., options=StateDictOptions(full_state_dict=True))"
+                )
+        return _core.OptimizerState(version, step, tensors)
 
     def _names_of(self, state_dict: Mapping[str, Any], params: Optional[Iterable[Any]]) -> List[str]:
         """The names of the parameters of a state by position, in its order."""
@@ -131,9 +144,10 @@ class Checkpoints:
     )  # fmt: skip
 
     def __getstate__(self) -> Dict[str, Any]:
-        if self._collective is not None:
+        if self._collective is not None or self._dtensor() is not None:
+            what = "of DTensors" if self._collective is None else "with a process group"
             raise TypeError(
-                f"{type(self).__name__}: an optimizer with a process group cannot be copied or pickled, because its "
+                f"{type(self).__name__}: an optimizer {what} cannot be copied or pickled, because its "
                 "momentum is on several ranks; call state_dict() on all of them and load it into another optimizer"
             )
         self._follow_groups()
@@ -144,7 +158,7 @@ class Checkpoints:
     def __setstate__(self, state: Dict[str, Any]) -> None:
         state = dict(state)
         tensors, step = state.pop("_saved"), state.pop("_saved_step")
-        self._built, self._observers, self._collective = False, [], None
+        self._built, self._observers, self._collective, self._module = False, [], None, None
         super().__setstate__(state)
         self.defaults.pop("differentiable", None)  # torch adds it, and new groups would get it
         core = self._make_core(self._joined)

@@ -42,9 +42,7 @@ def check_layers(collective: _core.Collective, layers: List[_core.Layer], settin
 
     Without equal values, the owners' updates would mix different models.
     """
-    known = [(x.name, x.role, x.group, x.parameter.dtype, tuple(x.parameter.shape)) for x in layers]
-    checksum = zlib.crc32(repr((known, settings)).encode())
-    _core.check_agreement(collective, "layers or settings", f"{len(layers)} layers, checksum {checksum:08x}")
+    check_settings(collective, layers, settings)
     # Integer sums of the bits do not depend on the order of addition.
     sums = [x.parameter.detach().view(_INTEGERS[x.parameter.element_size()]).sum() for x in layers]
     values = torch.stack([total.to(sums[0].device) for total in sums]).tolist()
@@ -53,6 +51,13 @@ def check_layers(collective: _core.Collective, layers: List[_core.Layer], settin
         "parameters (broadcast them from one rank, or load the same on all, before creating or loading the optimizer)",
         f"checksum {zlib.crc32(repr(values).encode()):08x}",
     )
+
+
+def check_settings(collective: _core.Collective, layers: List[_core.Layer], settings: Dict[str, Any]) -> None:
+    """Raises ValueError on all ranks unless they have equal layers, whatever their values, and settings."""
+    known = [(x.name, x.role, x.group, x.parameter.dtype, tuple(x.parameter.shape)) for x in layers]
+    checksum = zlib.crc32(repr((known, settings)).encode())
+    _core.check_agreement(collective, "layers or settings", f"{len(layers)} layers, checksum {checksum:08x}")
 
 
 def check_states(collective: _core.Collective, state: _core.OptimizerState) -> None:

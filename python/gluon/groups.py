@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 import torch
 
 from .parameters import RULE_KEYS
+from .shards import layout_of
 
 # What decides about layers; a change makes a new core. "lr" and "momentum" are handed on before every step.
 ROUTING_KEYS = ("role", *RULE_KEYS)
@@ -73,6 +74,11 @@ class Snapshot:
                     raise ValueError(
                         f"parameters: '{name}' of group {index} has the shape {list(old.shape)}, which its momentum "
                         f"has too, and was replaced by {got}"
+                    )
+                if layout_of(old) != layout_of(new):
+                    raise ValueError(
+                        f"parameters: '{name}' of group {index} was replaced by one that is placed otherwise on its "
+                        "ranks; make the optimizer after fully_shard()"
                     )
                 found = True
         return found

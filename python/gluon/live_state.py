@@ -1,4 +1,4 @@
-"""optimizer.state as torch's tools read it: the tensors of each parameter, taken from the core when they are asked for."""
+"""optimizer.state as torch's tools read it: the tensors of each parameter, taken from the core when they are wanted."""
 
 from typing import Any, Dict, Iterator, Mapping
 

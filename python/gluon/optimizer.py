@@ -6,6 +6,7 @@ added, or other keys of a group have changed. State dicts and copies are in chec
 """
 
 import warnings
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
@@ -17,9 +18,11 @@ from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .live_state import LiveState
 from .parameters import (
-    RULE_KEYS, Parameters, check_patterns, geometry_from, layers_of, named_group, parameter_groups, rules_of_group,
-    without_frozen,
+    RULE_KEYS, Parameters, check_patterns, geometry_from, layers_of, named_group, parameter_groups,
+    refuse_other_parameters, rules_of_group, without_frozen,
 )  # fmt: skip
+from .sharded import ShardedCore
+from .shards import is_dtensor
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
@@ -73,6 +76,10 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     cannot reach each other, RankLost (a RuntimeError) is raised. Such an optimizer cannot be copied or pickled
     (TypeError), because its momentum is distributed over the ranks.
 
+    Parameters may be DTensors, as fully_shard() makes them: replicated, or sharded on dimension 0 over one dimension of
+    their mesh, whose ranks then share the layers without ``process_group``, make the same calls together and keep
+    DTensors as states.
+
     >>> import torch, gluon
     >>> weight = torch.nn.Parameter(torch.zeros(2, 2))
     >>> optimizer = gluon.Gluon([("weight", weight)], preset="sign_descent", radius=0.5, momentum="none")
@@ -107,6 +114,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         for name in unknown:
             raise unknown_argument(type(self), name)
         self._collective = None if process_group is None else collective_of(process_group)
+        self._module = weakref.ref(params) if isinstance(params, torch.nn.Module) else None
         groups, self._module_roles = parameter_groups(params)
         self._roles = dict(roles or {})
         self._base = geometry_from(preset, radius, geometry, steps)
@@ -167,13 +175,29 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     def _layers(self, joined: set) -> List[_core.Layer]:
         return layers_of(self._parameters(), self._roles, self._module_roles, joined)
 
-    def _make_core(self, joined: set) -> _core.Optimizer:
+    def _dtensor(self) -> Optional[str]:
+        """The name of the first parameter that is a DTensor."""
+        return next((name for name, parameter, *_ in self._parameters() if is_dtensor(parameter)), None)
+
+    def _refuse_dtensors(self, what: str, instead: str) -> None:
+        name = self._dtensor()
+        if name is not None:
+            raise ValueError(f"{what}: '{name}' is a DTensor, of which a rank may hold a part; {instead}")
+
+    def _make_core(self, joined: set) -> Union[_core.Optimizer, ShardedCore]:
         """A core for the trainable parameters and those named in `joined`, frozen or not."""
+        if self._collective is not None:
+            self._refuse_dtensors("process_group", "leave it out: the ranks of its mesh share the layers")
+        sharded = self._dtensor() is not None
         with all_or_none(self._collective, "when creating the optimizer"):
             layers = self._layers(joined)
             geometry = self._rules_for(layers)
             self._check_norms(layers, geometry)
-            core = _core.Optimizer(layers, geometry, collective=self._collective, warn=_warn, **self._options)
+            if not sharded:
+                core = _core.Optimizer(layers, geometry, collective=self._collective, warn=_warn, **self._options)
+        if sharded:
+            parameters = {name: parameter for name, parameter, *_ in self._parameters()}
+            return ShardedCore(layers, parameters, geometry, self._options, _warn)
         if self._collective is not None:
             check_layers(self._collective, layers, {"geometry": geometry, **self._options})
         return core
@@ -186,11 +210,11 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             _core.check_norms(layers, geometry)
             self._checked = about
 
-    def _install(self, core: _core.Optimizer) -> None:
+    def _install(self, core: Union[_core.Optimizer, ShardedCore]) -> None:
         for observer in self._observers:
             core.add_observer(observer)
         self._joined = {layer.name for layer in core.layers}
-        self._core: _core.Optimizer = core
+        self._core: Union[_core.Optimizer, ShardedCore] = core
         self._snapshot = Snapshot(self.param_groups)
         self._built = True
 
@@ -228,7 +252,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         self._skipped += self._core.steps_skipped
         self._install(core)
 
-    def _hand_on_settings(self, core: _core.Optimizer) -> None:
+    def _hand_on_settings(self, core: Union[_core.Optimizer, ShardedCore]) -> None:
         for index, group in enumerate(self.param_groups):
             core.set_group_radius_multiplier(index, number(group, "lr", index))
             own = group.get("momentum")
@@ -269,6 +293,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._follow_groups()
+        named = [(name, parameter) for name, parameter, *_ in self._parameters()]
+        refuse_other_parameters(named, None if self._module is None else self._module(), self._collective is None)
         self._hand_on_settings(self._core)
         self._core.step()
         return loss
@@ -333,6 +359,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     @torch.no_grad()
     def initialize(self, ball: float = 1.0, seed: int = 0) -> None:
         """Overwrites the parameters with random points of their norm balls, as Scion does."""
+        self._refuse_dtensors("initialize", "call it before fully_shard()")
         layers = self._layers(self._joined)
         _core.initialize(layers, self._rules_for(layers), ball, seed)
 
@@ -340,9 +367,11 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     def start_on_spheres(self, seed: int = 0) -> None:
         """Brings the layers whose rules have a sphere onto it; zeros become random points of it. Call it before training:
         the first step does the same for all but zeros, but its gradient is that of weights off the sphere."""
+        self._refuse_dtensors("start_on_spheres", "call it before fully_shard()")
         _core.start_on_spheres(self._core.layers, self.geometry, seed)
 
     def add_observer(self, observer: Any) -> None:
+        self._refuse_dtensors("add_observer", "observers see whole layers")
         self._core.add_observer(observer)
         self._observers.append(observer)
 

@@ -6,6 +6,7 @@ from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Tupl
 import torch
 
 from . import _core
+from .shards import whole_of
 
 Parameters = Union[
     torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]
@@ -94,12 +95,6 @@ def group_of(entries: List[Any], start: int, warn: bool = True) -> Dict[str, Any
     return {"params": [tensor for _, tensor in entries], "param_names": [plain_name(str(name)) for name, _ in entries]}
 
 
-def refuse_sharded(name: str, parameter: torch.Tensor) -> None:
-    """Raises ValueError on a DTensor: it holds a part of the matrix, and the LMO needs the whole."""
-    if getattr(parameter, "device_mesh", None) is not None:
-        raise ValueError(f"parameters: '{name}' is sharded over a device mesh; every rank must hold whole layers")
-
-
 def layers_of(
     entries: Iterable[Tuple[str, torch.Tensor, int, Mapping[str, Any]]],
     overrides: Mapping[str, str],
@@ -107,12 +102,12 @@ def layers_of(
     joined: Container[str],
 ) -> List[_core.Layer]:
     """The layers of the parameters that train or are in `joined`; entries are name, parameter, number of group, group.
+    A DTensor's layer has a tensor without memory, in the shape of the whole.
 
     A role comes from an override (glob -> role), the group, the module's type, or the name and shape, in this order.
     """
     layers, given, trained = [], [], []
     for name, parameter, index, group in entries:
-        refuse_sharded(name, parameter)
         told = next((role for pattern, role in overrides.items() if _core.glob_match(pattern, name)), group.get("role"))
         role = told or by_module.get(name) or _core.infer_role(name, list(parameter.shape))
         trains = parameter.requires_grad or name in joined
@@ -123,7 +118,7 @@ def layers_of(
                     "(out, in ...); choose a role for it with roles={...}"
                 )
             continue
-        layers.append(_core.Layer(name, parameter, role, index))
+        layers.append(_core.Layer(name, whole_of(name, parameter, trains), role, index))
         given.append(told is not None)
         trained.append(trains)
     # Frozen layers are looked at as well, so that no role changes when one is unfrozen.
@@ -132,6 +127,29 @@ def layers_of(
         layer = layers[head]
         layers[head] = _core.Layer(layer.name, layer.parameter, "head", layer.group)
     return [layer for layer, trains in zip(layers, trained) if trains]
+
+
+def refuse_other_parameters(
+    named: List[Tuple[str, torch.Tensor]], module: Optional[torch.nn.Module], alone: bool
+) -> None:
+    """Raises ValueError if other parameters than the optimizer's seem to train: those that `module` has now, or that
+    the model of a distributed run has. `alone`: gradients of other ranks do not count."""
+    idle = {name: parameter for name, parameter in named if parameter.requires_grad and parameter.grad is None}
+    if not idle:
+        return
+    for name, parameter in () if module is None else module.named_parameters():
+        name = plain_name(name)
+        if idle.get(name, parameter) is not parameter and parameter.grad is not None:
+            raise ValueError(
+                f"parameters: the model has another '{name}' than when the optimizer was made; make it after "
+                "fully_shard()"
+            )
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if alone and distributed and all(parameter.grad is None for _, parameter in named):
+        raise ValueError(
+            f"parameters: none has a gradient, '{next(iter(idle))}' the first; if fully_shard() replaced the model's "
+            "parameters, make the optimizer after it"
+        )
 
 
 def check_patterns(overrides: Mapping[str, str], names: Iterable[str]) -> None:

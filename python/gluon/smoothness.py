@@ -56,6 +56,7 @@ class SmoothnessRecorder:
     ) -> None:
         if not isinstance(optimizer, Gluon):
             raise TypeError(f"SmoothnessRecorder: expected a gluon optimizer, got {type(optimizer).__name__}")
+        optimizer._refuse_dtensors("SmoothnessRecorder", "samples need whole layers")
         optimizer._follow_groups()
         if optimizer._collective is not None:
             options = f"every {every}, start {start}, mode {mode}, dual {dual}"

@@ -86,8 +86,8 @@ def has_torchs_layout(state_dict: Mapping[str, Any]) -> bool:
 
 
 def is_ours(state_dict: Mapping[str, Any]) -> bool:
-    """Whether a state in torch's layout was saved by a Gluon optimizer. torch's tools drop its "gluon", and the groups of
-    other optimizers have keys that ours do not have."""
+    """Whether a state in torch's layout was saved by a Gluon optimizer. torch's tools drop its "gluon", and the groups
+    of other optimizers have keys that ours do not have."""
     groups = state_dict["param_groups"]
     return "gluon" in state_dict or all("param_names" in group and not _foreign(group) for group in groups)
 

@@ -22,6 +22,7 @@ void bind_geometry(py::module_& module);
 void bind_lmo(py::module_& module);
 void bind_norms(py::module_& module);
 void bind_distributed(py::module_& module);
+void bind_plan(py::module_& module);
 void bind_update(py::module_& module);
 void bind_smoothness(py::module_& module);
 void bind_fit(py::module_& module);

@@ -37,18 +37,24 @@ template <typename Body> auto in_python(int rank, int size, Body body) {
 
 class TorchExchange : public Exchange {
  public:
-  TorchExchange(int rank, int size, py::object work, at::Tensor tensor, at::Tensor sent)
-      : rank_(rank), size_(size), work_(hold(std::move(work))), tensor_(std::move(tensor)), sent_(std::move(sent)) {}
+  // What arrives in `staged` belongs into `tensor`, often the same; `also` takes part in the exchange.
+  TorchExchange(int rank, int size, py::object work, at::Tensor tensor, at::Tensor staged, at::Tensor also = {})
+      : rank_(rank),
+        size_(size),
+        work_(hold(std::move(work))),
+        tensor_(std::move(tensor)),
+        staged_(std::move(staged)),
+        also_(std::move(also)) {}
 
   void wait() override {
     in_python(rank_, size_, [&] { work_->attr("wait")(); });
-    if (!sent_.is_same(tensor_)) tensor_.copy_(sent_);
+    if (!staged_.is_same(tensor_)) tensor_.copy_(staged_);
   }
 
  private:
   int rank_, size_;
   Held work_;
-  at::Tensor tensor_, sent_;  // alive until the exchange ends
+  at::Tensor tensor_, staged_, also_;  // alive until the exchange ends
 };
 
 class TorchCollective : public Collective {
@@ -72,15 +78,35 @@ class TorchCollective : public Collective {
     return start("broadcast", std::move(tensor), "src", root);
   }
 
+  // `sent` holds what each rank is to get, in rank order, and `received` is filled with what each rank sent to this one;
+  // the counts are numbers of entries.
+  ExchangePtr all_to_all(at::Tensor received, const std::vector<int64_t>& received_counts, at::Tensor sent,
+                         const std::vector<int64_t>& sent_counts) {
+    at::Tensor arriving = staged(received), leaving = staged(sent);
+    return in_python(rank_, size(), [&]() -> ExchangePtr {
+      py::object work =
+          distributed_->attr("all_to_all_single")(arriving, leaving, received_counts, sent_counts, **in_group());
+      return std::make_unique<TorchExchange>(rank_, size(), std::move(work), received, arriving, leaving);
+    });
+  }
+
  private:
+  at::Tensor staged(const at::Tensor& tensor) const {
+    return staging_ && tensor.is_cpu() ? tensor.to(*staging_, tensor.scalar_type(), false, true) : tensor;
+  }
+
+  py::dict in_group() const {
+    py::dict arguments;
+    arguments["group"] = *group_;
+    arguments["async_op"] = true;
+    return arguments;
+  }
+
   ExchangePtr start(const char* function, at::Tensor tensor, const char* role = nullptr, int root = 0) {
     if (tensor.numel() == 0) return make_collective("single", {})->all_reduce(tensor);  // nothing to send
-    const bool stage = staging_ && tensor.is_cpu();
-    at::Tensor sent = stage ? tensor.to(*staging_, tensor.scalar_type(), false, true) : tensor;
+    at::Tensor sent = staged(tensor);
     return in_python(rank_, size(), [&]() -> ExchangePtr {
-      py::dict arguments;
-      arguments["group"] = *group_;
-      arguments["async_op"] = true;
+      py::dict arguments = in_group();
       if (role != nullptr) arguments[role] = ranks_[static_cast<std::size_t>(root)];
       py::object work = distributed_->attr(function)(sent, **arguments);
       return std::make_unique<TorchExchange>(rank_, size(), std::move(work), tensor, sent);
@@ -97,14 +123,20 @@ class TorchCollective : public Collective {
 
 void bind_distributed(py::module_& module) {
   py::register_exception<RankLost>(module, "RankLost", PyExc_RuntimeError);
-  py::class_<Collective, std::shared_ptr<Collective>>(module, "Collective")
-      .def(py::init([](py::object group, int rank, std::vector<int> ranks,
-                       std::optional<at::Device> staging) -> CollectivePtr {
+  py::class_<Exchange>(module, "Exchange").def("wait", &Exchange::wait, py::call_guard<py::gil_scoped_release>());
+  py::class_<Collective, std::shared_ptr<Collective>>(module, "_Collective");
+  py::class_<TorchCollective, Collective, std::shared_ptr<TorchCollective>>(module, "Collective")
+      .def(py::init([](py::object group, int rank, std::vector<int> ranks, std::optional<at::Device> staging) {
              return std::make_shared<TorchCollective>(std::move(group), rank, std::move(ranks), staging);
            }),
            py::arg("group"), py::arg("rank"), py::arg("ranks"), py::arg("staging") = py::none())
       .def_property_readonly("rank", &Collective::rank)
-      .def_property_readonly("size", &Collective::size);
+      .def_property_readonly("size", &Collective::size)
+      .def(
+          "sum", [](Collective& collective, const at::Tensor& tensor) { collective.all_reduce(tensor)->wait(); },
+          py::arg("tensor"), py::call_guard<py::gil_scoped_release>())
+      .def("all_to_all", &TorchCollective::all_to_all, py::arg("received"), py::arg("received_counts"), py::arg("sent"),
+           py::arg("sent_counts"));
   module.def(
       "check_agreement",
       [](Collective& collective, const std::string& what, const std::string& text) {

@@ -28,6 +28,7 @@ PYBIND11_MODULE(_core, module) {
   bind_lmo(module);
   bind_norms(module);
   bind_distributed(module);  // before what takes a collective
+  bind_plan(module);
   bind_update(module);
   bind_smoothness(module);
   bind_fit(module);

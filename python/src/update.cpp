@@ -58,7 +58,13 @@ void bind_update(py::module_& module) {
            py::arg("version"), py::arg("step"), py::arg("tensors"))
       .def_readonly("version", &OptimizerState::version)
       .def_readonly("step", &OptimizerState::step)
-      .def_readonly("tensors", &OptimizerState::tensors);
+      .def_readonly("tensors", &OptimizerState::tensors)
+      .def(
+          "find",
+          [](const OptimizerState& state, const std::string& name, const std::vector<int64_t>& sizes) {
+            return state.find(name, sizes);
+          },
+          py::arg("name"), py::arg("sizes"));
   module.attr("state_version") = OptimizerState::kVersion;
 
   py::class_<StepObserver, std::shared_ptr<StepObserver>>(module, "StepObserver");

@@ -4,13 +4,15 @@ import functools
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import TORCH, Net
+from conftest import TORCH, Net, needs_torch
+from fsdp_worker import FORWARD
 
 import gluon
 
@@ -75,6 +77,32 @@ def test_transformers_names():
     counts = {line.split()[0]: int(line.split()[-2]) for line in first[1:]}
     assert counts == {"hidden": 14, "embedding": 1, "head": 1, "*": 10}
     assert losses(output)[-1] < 0.5 * losses(output)[0]
+
+
+@needs_torch(2, 5)
+@pytest.mark.skipif(not FORWARD, reason=f"fully_shard() of torch {torch.__version__} runs no model on CPUs")
+def test_fsdp2(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # What torchrun sets; torchrun itself needs libuv, which not every torch has.
+    environment = {
+        **os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": "", "USE_LIBUV": "0",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2",
+    }  # fmt: skip
+    command = [sys.executable, str(ROOT / "examples" / "python" / "fsdp2.py"), str(tmp_path / "saved")]
+    ranks = [
+        subprocess.Popen(
+            command, env={**environment, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in "01"
+    ]
+    output, _ = ranks[0].communicate(timeout=300)
+    assert [rank.wait(timeout=60) for rank in ranks] == [0, 0]
+    assert "adamw" in output and "spectral" in output
+    steps = [int(step) for step in re.findall(r"step (\d+)", output)]
+    assert steps == [0, 5, 10, 15, 19, 20, 25, 29]
+    first, *_, before, after, _, last = losses(output)
+    assert last < before < first - 0.5 and abs(after - before) < 0.5
 
 
 def python_blocks(path):

@@ -1,0 +1,381 @@
+"""What the ranks of test_fsdp.py do, and the program of one rank. Arguments: rank, ranks, folder."""
+
+import copy
+import datetime
+import functools
+import io
+import pathlib
+import pickle
+import re
+import sys
+import warnings
+
+import torch
+import torch.distributed as dist
+from conftest import Net, train
+from sharded_worker import message, weights
+
+import gluon
+
+STEPS = 20
+SAVED = 10  # the step after which a run is saved
+# Without it fully_shard() runs no model on CPUs, as in torch 2.6; the gradients are then our own alone.
+FORWARD = hasattr(getattr(getattr(torch, "cpu", None), "Stream", None), "record_event")
+
+
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(5, 4, 6))
+
+
+class Mixed(torch.nn.Module):
+    """Layers of every kind. No number of ranks divides them all, and over four the last ones have nothing of some."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = torch.nn.Embedding(11, 6)
+        self.up = torch.nn.Linear(6, 12)
+        self.down = torch.nn.Linear(12, 6)
+        self.tiny = torch.nn.Linear(8, 3)
+        self.conv = torch.nn.Conv2d(2, 5, 3)
+        self.attention = torch.nn.MultiheadAttention(6, 2)  # whose in_proj_weight is split
+        self.experts = Experts()
+        self.norm = torch.nn.LayerNorm(6)
+        self.head = torch.nn.Linear(6, 11, bias=False)
+        self.to(dtype)
+
+
+def gradient_of(name, parameter, step):
+    generator = torch.Generator().manual_seed(1000 * step + sum(map(ord, name)))
+    return torch.randn(parameter.shape, generator=generator).to(parameter.dtype) * 10.0 ** (step % 5 - 2)
+
+
+def take_steps(model, optimizer, steps=STEPS, start=0):
+    """With the same gradients for a whole model and for one in shards."""
+    for step in range(start, start + steps):
+        for name, parameter in model.named_parameters():
+            gradient = gradient_of(name, parameter, step)
+            if step % 7 == 3 and name == "up.weight":
+                gradient = None
+            elif hasattr(parameter, "device_mesh"):
+                gradient = placed_as(parameter, gradient)
+            parameter.grad = gradient
+        if step == 5:
+            optimizer.param_groups[0]["lr"] *= 0.5
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the missing gradient
+            optimizer.step()
+
+
+def with_groups(model):
+    """Norms that step on rows, and rules that need the whole matrix."""
+    named = dict(model.named_parameters())
+    own = {
+        "embed.weight": {"norm": "scaled(1/sqrt(n),rows)", "radius": 0.1, "weight_decay": 0.1},
+        "up.weight": {"norm": "max_entry", "radius": 0.01, "ball": 2.0},
+        "up.bias": {"norm": "scaled(m,max_entry)", "radius": 0.5},
+        "down.weight": {"norm": "columns", "radius": 0.1},
+        "conv.weight": {"norm": "rows", "radius": 0.1},
+        "tiny.weight": {"norm": "spectral", "radius": "smooth(0,70)"},
+        "experts.weight": {"norm": "spectral", "radius": "smooth(0,70)", "split": "rows:2"},
+        "head.weight": {"norm": "adamw", "radius": 0.01, "weight_decay": 0.1},
+    }
+    groups = [{"params": [(name, named.pop(name))], **keys} for name, keys in own.items()]
+    return gluon.Gluon([*groups, {"params": list(named.items()), "momentum": 0.5}])
+
+
+def gluon_with(dtype=torch.float32, **options):
+    return dtype, lambda model: gluon.Gluon(model, **options)
+
+
+CASES = {
+    "unscion": gluon_with(),
+    "scion": gluon_with(preset="scion"),
+    "muon": gluon_with(preset="muon"),
+    "adamw": gluon_with(preset="adamw"),
+    "sphere": gluon_with(preset="sphere", steps=STEPS),
+    "deterministic_gluon": gluon_with(preset="deterministic_gluon"),
+    "theorem3": gluon_with(momentum="theorem3"),
+    "float64": gluon_with(torch.float64),
+    "bfloat16": gluon_with(torch.bfloat16),
+    "Muon": (torch.float32, lambda model: gluon.Muon(model.named_parameters(), weight_decay=0.1)),
+    "Scion": (torch.float32, lambda model: gluon.Scion(model.named_parameters(), lr=0.1)),
+    "groups": (torch.float32, with_groups),
+}
+RESUMED = ["unscion", "muon", "Scion"]
+
+
+def run_case(name, shard=lambda model: model, steps=STEPS):
+    dtype, make = CASES[name]
+    model = Mixed(dtype)
+    shard(model)
+    optimizer = make(model)
+    take_steps(model, optimizer, steps)
+    return model, optimizer
+
+
+def outcome_of(model, optimizer):
+    """Weights, state and radii, all whole."""
+    state = optimizer.state_dict("names")["state"]
+    whole = {name: {kind: whole_of(tensor) for kind, tensor in kinds.items()} for name, kinds in state.items()}
+    return {name: whole_of(x) for name, x in weights(model).items()}, whole, optimizer.effective_radii()
+
+
+def whole_of(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+# ---- what only ranks do; torch 1.13 cannot import it ----
+
+
+def placed_as(parameter, tensor):
+    """What distribute_tensor() does with a tensor that every rank has, without sending it."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    mesh, placements = parameter.device_mesh, parameter.placements
+    local = tensor
+    if Shard(0) in placements:
+        dimension = placements.index(Shard(0))
+        chunks = tensor.chunk(mesh.size(dimension))
+        rank = mesh.get_local_rank(dimension)
+        local = chunks[rank] if rank < len(chunks) else tensor[:0]
+    shape, stride = tensor.shape, tensor.stride()
+    return DTensor.from_local(local.contiguous(), mesh, placements, run_check=False, shape=shape, stride=stride)
+
+
+def over(mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    def shard(model):
+        for part in (model.up, model.embed):
+            fully_shard(part, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+
+    return shard
+
+
+def replicated_over(mesh):
+    """Some parameters replicated, some plain, the others in shards."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    def shard(model):
+        for module in model.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                if module is not model.up:
+                    placement = Replicate() if module is model.down else Shard(0)
+                    module.register_parameter(
+                        name, torch.nn.Parameter(distribute_tensor(parameter.detach(), mesh, [placement]))
+                    )
+
+    return shard
+
+
+def trained_net(shard=lambda model: None):
+    """A model trained by its own gradients, every rank with the same batch."""
+    model = Net(dtype=torch.float64)
+    shard(model)
+    optimizer = gluon.Gluon(model)
+    train(model, optimizer, 5)
+    return {name: whole_of(x) for name, x in weights(model).items()}
+
+
+def state_of(model, optimizer):
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    return dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+
+
+def saved(shard, folder):
+    """Saves runs halfway, each step of which was also looked at."""
+    import torch.distributed.checkpoint as dcp
+
+    for name in RESUMED:
+        model, optimizer = run_case(name, shard, 0)
+        for step in range(SAVED):
+            state_of(model, optimizer)
+            take_steps(model, optimizer, 1, step)
+            for parameter in model.parameters():
+                parameter.grad = None
+        dcp.save(state_of(model, optimizer), checkpoint_id=f"{folder}/{name}")
+
+
+def resumed(shard, folder):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import set_state_dict
+
+    results = {}
+    for name in RESUMED:
+        model, optimizer = run_case(name, shard, 0)
+        state = state_of(model, optimizer)
+        dcp.load(state, checkpoint_id=f"{folder}/{name}")
+        set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+        steps = optimizer.steps_taken
+        take_steps(model, optimizer, STEPS - SAVED, SAVED)
+        results[name] = (steps, *outcome_of(model, optimizer))
+    return results
+
+
+def live_state(shard):
+    """Momentum is placed as its parameter, and has no whole copy on any rank."""
+    model, optimizer = run_case("muon", shard, 2)
+    entries = {name: optimizer.state[parameter] for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        for kind, tensor in entries[name].items():
+            if kind != "step":
+                assert tensor.placements == parameter.placements and tensor.shape == parameter.shape, (name, kind)
+                assert tensor.to_local().shape == parameter.to_local().shape, (name, kind)
+    return optimizer.state_bytes(), {name: list(kinds) for name, kinds in entries.items()}
+
+
+def states_of_one_rank(shard, folder):
+    """A state of one rank, loaded by all."""
+    whole_weights, state = torch.load(f"{folder}/single.pt")
+    model, optimizer = run_case("unscion", shard, 0)
+    optimizer.load_state_dict(state)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(placed_as(parameter, whole_weights[name]))
+    take_steps(model, optimizer, STEPS - SAVED, SAVED)
+    return outcome_of(model, optimizer)
+
+
+def changes(shard):
+    """A parameter that is edited between steps, and groups that change."""
+    model, optimizer = run_case("unscion", shard, 2)
+    with torch.no_grad():
+        model.down.weight.mul_(0.5)
+    take_steps(model, optimizer, 2, 2)
+    optimizer.param_groups[0]["weight_decay"] = 0.5
+    take_steps(model, optimizer, 2, 4)
+    return outcome_of(model, optimizer)
+
+
+def run_guide(mesh, folder):
+    """The lines of docs/python.md."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    model = torch.nn.Module()
+    model.blocks = torch.nn.ModuleList(torch.nn.Linear(6, 4) for _ in range(2))
+    names = {"model": model, "gluon": gluon, "dcp": dcp, "get_state_dict": get_state_dict, "folder": f"{folder}/guide"}
+    names["fully_shard"] = functools.partial(fully_shard, mesh=mesh)
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    for code in re.findall(r"^```python\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE):
+        if "fully_shard" in code or "dcp" in code:
+            exec(code, names)
+    return names["optimizer"].routing_report()
+
+
+def errors(mesh, shard, rank):
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
+
+    def with_placement(placement, mesh=mesh):
+        return [("w", torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [placement])))]
+
+    ranks = mesh.size()
+    sharded = with_placement(Shard(0))
+    reverse = DeviceMesh("cpu", list(reversed(range(ranks))))
+    rows = ranks * (ranks + 1) // 2
+    uneven = DTensor.from_local(
+        torch.ones(1 + rank, 2), mesh, [Shard(0)], run_check=False, shape=torch.Size((rows, 2)), stride=(2, 1)
+    )
+    partial = DTensor.from_local(torch.ones(4, 4), mesh, [Partial()], run_check=False)
+    messages = {
+        "columns": message(lambda: gluon.Gluon(with_placement(Shard(1)))),
+        "partial": message(lambda: gluon.Gluon([("w", torch.nn.Parameter(partial))])),
+        "other_mesh": message(lambda: gluon.Gluon([*sharded, ("v", with_placement(Shard(0), reverse)[0][1])])),
+        "descending": message(lambda: gluon.Gluon(with_placement(Shard(0), reverse))),
+        "uneven": message(lambda: gluon.Gluon([("w", torch.nn.Parameter(uneven))])),
+        "process_group": message(lambda: gluon.Gluon(sharded, process_group=dist.group.WORLD)),
+        "clip": message(lambda: gluon.Gluon(sharded, preset="adamw", adamw_clip=1.0)),
+        "other_option": message(lambda: gluon.Gluon(sharded, momentum=0.9 if rank else 0.8)),
+    }
+    optimizer = gluon.Gluon(sharded, preset="muon", non_finite="error")
+    parameter = sharded[0][1]
+    local = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    parameter.grad = local
+    optimizer.step()
+    start = parameter.to_local().clone()
+    if rank == 1:
+        local.to_local()[-1, -1] = float("nan")
+    messages["nan"] = message(optimizer.step)
+    skipping = gluon.Gluon(sharded, non_finite="skip")
+    messages["skip"] = message(skipping.step)
+    messages["skipped"] = (skipping.steps_skipped, skipping.steps_taken, torch.equal(start, parameter.to_local()))
+    parameter.grad = distribute_tensor(torch.ones(4, 4), mesh, [Shard(1)])
+    messages["gradient"] = message(optimizer.step)
+    state = optimizer.state_dict("names")
+    misplaced, unknown, missing = (copy.deepcopy(state) for _ in range(3))
+    misplaced["state"]["w"]["momentum"] = distribute_tensor(torch.ones(4, 4), mesh, [Shard(1)])
+    unknown["state"]["w"]["velocity"] = torch.ones(4, 4)
+    del missing["state"]["w"]["momentum"]
+    for case, action in {
+        "deepcopy": lambda: copy.deepcopy(optimizer),
+        "pickle": lambda: pickle.dumps(optimizer),
+        "save": lambda: torch.save(optimizer, io.BytesIO()),
+        "recorder": lambda: gluon.SmoothnessRecorder(optimizer),
+        "observer": lambda: optimizer.add_observer(None),
+        "initialize": optimizer.initialize,
+        "start_on_spheres": optimizer.start_on_spheres,
+        "misplaced": lambda: optimizer.load_state_dict(misplaced),
+        "unknown": lambda: optimizer.load_state_dict(unknown),
+        "missing": lambda: optimizer.load_state_dict(missing),
+        "whole": lambda: gluon.Gluon([("w", torch.nn.Parameter(torch.ones(4, 4)))]).load_state_dict(state),
+    }.items():
+        messages[case] = message(action)
+    return {**messages, **swapped(shard)}
+
+
+def swapped(shard):
+    """The model is sharded after the optimizer was made."""
+    messages = {}
+    ways = {"swapped": lambda model: model, "swapped_names": lambda model: model.named_parameters()}
+    for case, params in ways.items():
+        model = Net()
+        optimizer = gluon.Gluon(params(model))
+        shard(model)
+        for name, parameter in model.named_parameters():
+            parameter.grad = placed_as(parameter, gradient_of(name, parameter, 0))
+        messages[case] = message(optimizer.step)
+    optimizer.param_groups[0]["params"] = list(model.parameters())
+    messages["replaced"] = message(optimizer.step)
+    return messages
+
+
+def run(rank, ranks, folder):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    timeout = datetime.timedelta(seconds=60)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting{ranks}", rank=rank, world_size=ranks, timeout=timeout
+    )
+    mesh = init_device_mesh("cpu", (ranks,))
+    shard = over(mesh)
+    results = {
+        "cases": {name: outcome_of(*run_case(name, shard)) for name in CASES},
+        "replicated": outcome_of(*run_case("unscion", replicated_over(mesh))),
+        "net": trained_net(shard) if FORWARD else None,
+        "live_state": live_state(shard),
+        "one_rank": states_of_one_rank(shard, folder),
+        "changes": changes(shard),
+        "errors": errors(mesh, shard, rank),
+        "guide": run_guide(mesh, folder),
+    }
+    if ranks == 4:
+        saved(shard, folder)
+        both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+        results["hybrid"] = {name: outcome_of(*run_case(name, over(both))) for name in RESUMED}
+    else:
+        results["resumed"] = resumed(shard, folder)
+    torch.save(results, f"{folder}/rank{rank}of{ranks}.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    run(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
