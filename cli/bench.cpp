@@ -175,7 +175,8 @@ void add_train_steps(CLI::App& bench) {
   auto repeats = std::make_shared<int64_t>(20);
   add_train_options(*train, *config);
   train->add_option("--repeats", *repeats, "Timed steps; the medians count")->capture_default_str();
-  set_callback(train, [config, repeats] {
+  set_callback(train, [train, config, repeats] {
+    read_config(*train, {}, *config);
     lab::check_effect(*config);
     return bench_train(*config, *repeats);
   });
@@ -188,7 +189,8 @@ void add_smoothness(CLI::App& bench) {
   auto windows = std::make_shared<int64_t>(5);
   add_train_options(*smoothness, *config);
   smoothness->add_option("--windows", *windows, "Timed windows per side; the medians count")->capture_default_str();
-  set_callback(smoothness, [config, windows] {
+  set_callback(smoothness, [smoothness, config, windows] {
+    read_config(*smoothness, {}, *config);
     lab::check_effect(*config);
     return bench_smoothness(*config, *windows);
   });

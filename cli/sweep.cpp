@@ -22,7 +22,7 @@ struct SweepCommand {
 };
 
 void sweep(CLI::App& app, SweepCommand& command) {
-  if (!command.config_file.empty()) read_config(app, command.config_file, command.config);
+  read_config(app, command.config_file, command.config);
   lab::SweepOptions options{.axes = {}, .out = command.out};
   for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
   lab::Progress progress(raw_output(), isatty(STDOUT_FILENO) == 1);

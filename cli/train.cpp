@@ -178,11 +178,8 @@ void train(CLI::App& command, TrainCommand& options) {
   lab::TrainConfig& config = options.config;
   const Ranks environment = Ranks::from_environment();
   GLUON_CHECK(!options.resume || !config.out.empty(), "--resume needs the run directory: --out DIR");
-  if (options.resume) {
-    read_config(command, std::filesystem::path(config.out) / "config.toml", config);
-  } else if (!options.config_file.empty()) {
-    read_config(command, options.config_file, config);
-  }
+  const std::filesystem::path own = std::filesystem::path(config.out) / "config.toml";
+  read_config(command, options.resume ? own : std::filesystem::path(options.config_file), config);
   config.validate();
   lab::check_effect(config);
   constexpr int64_t kMostTokens = lab::GenerateOptions::kMostTokens;

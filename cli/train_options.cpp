@@ -35,7 +35,11 @@ void read_config(const CLI::App& command, const std::filesystem::path& path, lab
   for (const lab::ConfigField& field : lab::config_fields()) {
     if (command.get_option(flag_of(field))->count() > 0) given.insert(field.name);
   }
-  lab::read_config_toml(path, config, given);
+  if (path.empty()) {
+    lab::parse_config_toml("", "", config, given);  // what the flags leave open
+  } else {
+    lab::read_config_toml(path, config, given);
+  }
 }
 
 }  // namespace gluon::cli

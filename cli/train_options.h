@@ -15,8 +15,8 @@ void add_train_options(CLI::App& command, lab::TrainConfig& config);
 /// Refuses an empty path, as "$UNSET" gives it.
 CLI::Validator given_path();
 
-/// Sets the fields of `config` from the TOML file, except those given as flags of `command`. Throws InputError as
-/// lab::read_config_toml() does.
+/// Completes `config`, which has the flags of `command`, from the TOML file; without one (an empty path) the flags decide
+/// alone. Throws InputError as lab::read_config_toml() does.
 void read_config(const CLI::App& command, const std::filesystem::path& path, lab::TrainConfig& config);
 
 }  // namespace gluon::cli

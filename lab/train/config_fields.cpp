@@ -11,6 +11,7 @@
 #include "gluon/core/json.h"
 #include "gluon/core/printable.h"
 #include "gluon/core/spec.h"
+#include "lab/train/radius_flag.h"
 #include "lab/train/run_directory.h"
 
 namespace gluon::lab {
@@ -49,7 +50,7 @@ const ConfigField kFields[] = {
      "geometry"},
     {"radius", &C::radius, "Optimizer",
      "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3); auto: "
-     "preset sphere's law, from --steps",
+     "preset sphere and its law, from --steps",
      "geometry"},
     {"lr", &C::lr, "Optimizer", "Learning rate of AdamW (0: the preset's default)", "geometry"},
     {"weight-decay", &C::weight_decay, "Optimizer", "Decoupled weight decay (negative: the preset's default)",
@@ -239,6 +240,8 @@ void parse_config_toml(const std::string& text, const std::string& origin, Train
     const std::string value = parse_value(trim(entry.substr(sign + 1)), where);
     if (!keep.contains(field.name)) set_value(config, field, value, join(where, ": ", field.name));
   }
+  const bool preset_named = seen.contains("preset") || keep.contains("preset");
+  if (config.radius == kAutoRadius && !preset_named) config.preset = "sphere";
 }
 
 void read_config_toml(const std::filesystem::path& path, TrainConfig& config, const std::set<std::string>& keep) {

@@ -55,8 +55,9 @@ std::map<std::string, std::string> values_shared_by_ranks(const TrainConfig& con
 /// Throws InputError on a string that is not UTF-8, which no TOML file can hold.
 std::string config_toml(const TrainConfig& config);
 
-/// Sets the fields that `text` names, except those in `keep`. Throws InputError that starts with `origin` and the line
-/// on an unknown key, a key given twice, or a value that does not fit its field.
+/// Sets the fields that `text` names, except those in `keep`. Where neither names a preset, the radius "auto" chooses
+/// sphere, the one that has it. Throws InputError that starts with `origin` and the line on an unknown key, a key given
+/// twice, or a value that does not fit its field.
 void parse_config_toml(const std::string& text, const std::string& origin, TrainConfig& config,
                        const std::set<std::string>& keep = {});
 

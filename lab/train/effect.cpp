@@ -79,6 +79,12 @@ void check_effect(const TrainConfig& config) {
 
 void check_radius_effect(const TrainConfig& config, std::span<const Layer> layers) {
   const std::string routing = config.geometry().routing_report(layers);
+  if (config.radius == kAutoRadius) {
+    TrainConfig other = config;
+    other.radius = "factor=2";
+    GLUON_CHECK(other.geometry().routing_report(layers) != routing, "--radius auto has no effect: ", config.model,
+                " has no layers that preset ", config.preset, " moves by its law");
+  }
   const std::vector<RadiusEntry> entries = radius_entries(config.radius);
   for (const RadiusEntry& entry : entries) {
     TrainConfig other = config;

@@ -12,7 +12,7 @@ namespace gluon::lab {
 /// Throws InputError, naming the flag, when a value other than the default changes nothing in this run.
 void check_effect(const TrainConfig& config);
 
-/// The same for each group that --radius names, which the model may not have.
+/// The same for each group that --radius names, or for the law of --radius auto: the model may not have such layers.
 void check_radius_effect(const TrainConfig& config, std::span<const Layer> layers);
 
 }  // namespace gluon::lab

@@ -44,9 +44,15 @@ expect 2 "belongs to another run: its geometry is" train --resume --out "$work/r
 expect 2 "another run: its heads is '2', this run has '4'" train --resume --out "$work/run" --heads 4
 expect 0 "finished after 4 steps" train --resume --out "$work/run" --steps 4
 check "config.toml keeps the old steps" grep -q '^steps=4$' "$work/run/config.toml"
-expect 2 "--radius auto: preset unscion has no law for its radii" train "${small[@]}" --radius auto
+expect 2 "--radius auto: preset unscion has no law for its radii, only sphere has one" \
+  train "${small[@]}" --preset unscion --radius auto
+expect 2 "--radius auto: preset unscion has no law" train --config "$work/good.toml" --preset unscion --radius auto
 expect 0 "sphere auto  radius 0.258457 = 0.45 K^-0.4 with K = 4" \
-  train "${small[@]}" --preset sphere --radius auto --out "$work/sphere"
+  train "${small[@]}" --radius auto --out "$work/sphere"
+check "--radius auto chooses its preset" grep -q '^preset="sphere"$' "$work/sphere/config.toml"
+printf 'steps=4\nradius="auto"\n' >"$work/auto.toml"
+expect 0 "0.45 K^-0.4 with K = 4" train --config "$work/auto.toml" "${shape[@]}" --out "$work/sphere2"
+expect 0 "sphere," bench train "${shape[@]}" --repeats 1 --radius auto
 check "the whole run decays" grep -q "0.0646142" "$work/sphere/log.csv" # a quarter in the last step
 expect 2 "--steps must stay 4, from which the radii of the run follow, got 6" \
   train --resume --out "$work/sphere" --steps 6

@@ -90,6 +90,18 @@ TEST(ConfigToml, KeptFieldsStay) {
   EXPECT_EQ(config.seed, 3u);
 }
 
+TEST(ConfigToml, TheRadiusAutoChoosesPresetSphereUnlessOneIsNamed) {
+  EXPECT_EQ(parsed("radius=auto").preset, "sphere");
+  EXPECT_EQ(parsed("radius=auto\npreset=muon").preset, "muon");
+  EXPECT_EQ(parsed("radius=auto", {"preset"}).preset, "unscion");
+  EXPECT_EQ(parsed("radius=hidden=1").preset, "unscion");
+  TrainConfig given;  // by a flag
+  given.radius = "auto";
+  parse_config_toml("radius=hidden=1", "file", given, {"radius"});
+  EXPECT_EQ(given.radius, "auto");
+  EXPECT_EQ(given.preset, "sphere");
+}
+
 TEST(ConfigToml, BadInputIsNamedWithItsLine) {
   EXPECT_INPUT_ERROR(parsed("steps=4\nstep-size=3\n"), "file line 2: unknown key 'step-size'");
   EXPECT_INPUT_ERROR(parsed("steps=4\nsteps=5\n"), "file line 2: the key 'steps' is given twice");

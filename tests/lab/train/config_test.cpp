@@ -108,7 +108,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"preset=sgd\nlr=0.25", "--lr is the learning rate of AdamW; preset sgd takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
     {"preset=sphere\nweight-decay=0.5", "exclude each other, got weight decay 0.5 and sphere auto"},
-    {"radius=auto", "--radius auto: preset unscion has no law for its radii, only sphere has one"},
+    {"preset=unscion\nradius=auto", "--radius auto: preset unscion has no law for its radii, only sphere has one"},
     {"preset=sphere\nradius=steps=5", "--radius steps: preset sphere takes them from --steps"},
     {"preset=sphere\nradius=auto,hidden=1", "--radius: expected group=radius,..., got 'auto,hidden=1'"},
     {"preset=sphere\nlr=1", "--lr is the learning rate of AdamW; preset sphere takes --radius instead"},
@@ -202,6 +202,10 @@ TEST(TrainConfig, RadiiOfGroupsThatTheModelLacksAreNamed) {
                      "--radius conv=1 has no effect: nanogpt-tiny has no layers that preset unscion moves by it");
   EXPECT_INPUT_ERROR(check("radius=untied_embedding=1"), "--radius untied_embedding=1 has no effect");
   EXPECT_INPUT_ERROR(check("preset=scion\nradius=conv_gamma=0.1"), "--radius conv_gamma=0.1 has no effect");
+  EXPECT_NO_THROW(check("radius=auto"));
+  const std::vector<Layer> head{{"head", at::zeros({2, 2}), Role::kHead}};
+  EXPECT_INPUT_ERROR(check_radius_effect(with("radius=auto"), head),
+                     "--radius auto has no effect: nanogpt-tiny has no layers that preset sphere moves by its law");
 }
 
 }  // namespace
