@@ -1,11 +1,5 @@
-// Sweep: one run per cell of a grid of radii; the paper's heatmap.
-//
-//   OUT/hidden=0.01,embedding=0.5/     one run directory per cell
-//   OUT/sweep.csv                      the results (SweepTable)
-//
-// The same command continues a sweep: finished cells are skipped, an interrupted one resumes. A cell whose gradients
-// become NaN or Inf, or whose radii are beyond float32, is recorded with val = nan; the file "diverged" in its folder
-// says why.
+// Sweep: one run per cell of a grid of radii; the paper's heatmap. Its folder is a SweepFolder: the same command
+// continues a sweep.
 
 #pragma once
 
@@ -16,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/train/config.h"
-#include "lab/train/whole_run.h"
+#include "lab/sweep/sweep_folder.h"
 
 namespace gluon::lab {
 
@@ -28,28 +21,6 @@ struct SweepAxis {
 
 /// "hidden=0.01,0.02,0.04". Throws InputError on anything else, and on a radius given twice.
 SweepAxis parse_axis(const std::string& text);
-
-struct SweepCell {
-  std::vector<double> radii;  // one per axis
-  double val = 0;             // validation loss at the end; NaN when the run diverged
-  double loss = 0;            // of the last step
-  double seconds = 0;
-};
-
-/// sweep.csv: a column per group of layers, then val, loss and seconds; a row per finished cell.
-struct SweepTable {
-  std::vector<std::string> groups;  // one per axis
-  std::vector<SweepCell> cells;
-};
-
-/// Throws InputError on a file that is not a sweep or has no row.
-SweepTable read_sweep_csv(const std::filesystem::path& path);
-
-/// The folder of a cell in that of its sweep, which is also its --radius: "hidden=0.01,embedding=0.5".
-std::string cell_name(std::span<const std::string> groups, std::span<const double> radii);
-
-/// Why the run in `folder`, a cell's, has no validation loss; empty when it does not say.
-std::string cell_failure(const std::filesystem::path& folder);
 
 /// The cell with the lowest validation loss; nothing when all have diverged.
 std::optional<std::size_t> best_cell(std::span<const SweepCell> cells);

@@ -1,0 +1,147 @@
+#include "lab/sweep/sweep_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "gluon/core/atomic_file.h"
+#include "gluon/core/check.h"
+#include "gluon/core/csv.h"
+#include "gluon/core/spec.h"
+#include "lab/train/effect.h"
+
+namespace gluon::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
+constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
+
+// The result of a run that has ended already, or diverged; nothing when it has not.
+std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
+  const RunDirectory directory = RunDirectory::open(config.out);
+  const std::vector<LogRow> rows = directory.log();
+  const LogRow last = rows.empty() ? LogRow{.loss = std::nan("")} : rows.back();
+  if (fs::exists(directory.path() / kDiverged)) return SweepCell{radii, std::nan(""), last.loss, last.seconds};
+  if (last.step < config.steps || !last.val) return std::nullopt;
+  return SweepCell{radii, *last.val, last.loss, last.seconds};
+}
+
+// Starts or continues the run in config.out; nothing when it was stopped.
+std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector<double>& radii, Progress& progress,
+                                    const Announce& announce, const std::atomic<bool>& stop) {
+  try {
+    const TrainSummary summary = train_whole(config, progress, announce, stop);
+    if (summary.interrupted) return std::nullopt;
+    return SweepCell{radii, summary.val, summary.loss, summary.seconds};
+  } catch (const NonFiniteGradient& error) {
+    write_text_atomically(fs::path(config.out) / kDiverged, join(error.what(), "\n"));
+    return finished_cell(config, radii);
+  }
+}
+
+}  // namespace
+
+SweepTable read_sweep_csv(const std::filesystem::path& path) {
+  CsvReader csv("sweep", path);
+  SweepTable table{csv.columns(), {}};
+  const auto groups = static_cast<std::ptrdiff_t>(table.groups.size()) - std::ssize(kResults);
+  GLUON_CHECK(groups > 0 && std::equal(kResults.begin(), kResults.end(), table.groups.begin() + groups),
+              "sweep: ", path.string(), " is not a sweep: expected the columns GROUP,...,val,loss,seconds, got '",
+              csv_row(table.groups), "'");
+  table.groups.resize(static_cast<std::size_t>(groups));
+  while (csv.next()) {
+    SweepCell cell;
+    std::size_t at = 0;
+    while (at < table.groups.size()) cell.radii.push_back(csv.number(at++));
+    for (double* result : {&cell.val, &cell.loss, &cell.seconds}) *result = csv.number(at++);
+    table.cells.push_back(std::move(cell));
+  }
+  GLUON_CHECK(!table.cells.empty(), "sweep: ", path.string(), " has no finished cell yet");
+  return table;
+}
+
+std::string cell_name(std::span<const std::string> groups, std::span<const double> radii) {
+  std::string text;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    text += join(i == 0 ? "" : ",", groups[i], "=", number_text(radii[i]));
+  }
+  return text;
+}
+
+std::string cell_failure(const fs::path& folder) {
+  if (fs::symlink_status(folder / kDiverged).type() != fs::file_type::regular) return {};
+  const std::string text = read_text(folder / kDiverged, "sweep");
+  return text.substr(0, text.find('\n'));
+}
+
+SweepFolder::SweepFolder(std::string origin, fs::path path, std::vector<std::string> groups)
+    : origin_(std::move(origin)), path_(std::move(path)), groups_(std::move(groups)) {
+  (void)earlier_cells();
+}
+
+// The rows of an earlier sweep over the same groups.
+std::vector<SweepCell> SweepFolder::earlier_cells() const {
+  const fs::path path = path_ / "sweep.csv";
+  if (!fs::exists(path)) return {};
+  SweepTable earlier = read_sweep_csv(path);
+  GLUON_CHECK(earlier.groups == groups_, origin_, ": ", path.string(), " is of a sweep over ", csv_row(earlier.groups),
+              ", this one is over ", csv_row(groups_), "; choose another --out");
+  return std::move(earlier.cells);
+}
+
+void SweepFolder::write_csv() const {
+  std::vector<SweepCell> cells = done_;
+  for (const SweepCell& old : earlier_cells()) {
+    const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };
+    if (std::none_of(cells.begin(), cells.end(), same)) cells.push_back(old);
+  }
+  std::vector<std::string> header = groups_;
+  header.insert(header.end(), kResults.begin(), kResults.end());
+  std::string text = csv_row(header) + "\n";
+  for (const SweepCell& cell : cells) {
+    std::vector<std::string> row;
+    for (const double radius : cell.radii) row.push_back(number_text(radius));
+    for (const double result : {cell.val, cell.loss, cell.seconds}) row.push_back(number_text(result));
+    text += csv_row(row) + "\n";
+  }
+  write_text_atomically(path_ / "sweep.csv", text);
+}
+
+PlannedCell SweepFolder::plan(const TrainConfig& config, const std::vector<double>& radii) const {
+  PlannedCell cell{radii, config, {}};
+  cell.config.radius = cell_name(groups_, radii);
+  cell.config.out = (path_ / cell.config.radius).string();
+  try {
+    cell.config.validate();
+  } catch (const RadiusOutOfRange& error) {
+    cell.refusal = error.what();
+  }
+  check_effect(cell.config);
+  if (holds_run(cell.config.out)) check_same_config(cell.config, origin_);
+  return cell;
+}
+
+std::optional<SweepCell> SweepFolder::run(const PlannedCell& cell, const std::string& label, Progress& progress,
+                                          const Announce& announce, const std::atomic<bool>& stop) {
+  const std::string line = join(label, " ", cell.config.radius);
+  std::optional<SweepCell> result;
+  if (!cell.refusal.empty()) {
+    announce(join(line, "  is left out: ", cell.refusal));
+    result = SweepCell{cell.radii, std::nan(""), std::nan(""), 0};
+    fs::create_directories(cell.config.out);
+    write_text_atomically(fs::path(cell.config.out) / kDiverged, cell.refusal + "\n");
+  } else {
+    if (holds_run(cell.config.out)) result = finished_cell(cell.config, cell.radii);
+    announce(join(line, result ? "  is already finished" : ""));
+    if (!result) result = train_cell(cell.config, cell.radii, progress, announce, stop);
+  }
+  if (!result) return std::nullopt;
+  done_.push_back(*result);
+  write_csv();
+  return result;
+}
+
+}  // namespace gluon::lab
