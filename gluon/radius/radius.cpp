@@ -37,9 +37,7 @@ class HorizonRadius : public RadiusRule {
   std::string name() const override {
     return join("horizon(", number_text(c_), ",", number_text(p_), ",", steps_, ")");
   }
-  std::string explanation() const override {
-    return join(value(), " = ", number_text(c_), " K^-", number_text(p_), " with K = ", steps_);
-  }
+  std::string explanation() const override { return join(value(), " = ", c_, " K^-", p_, " with K = ", steps_); }
 
  private:
   double value() const { return c_ * std::pow(static_cast<double>(steps_), -p_); }

@@ -38,6 +38,7 @@ TEST(Radius, HorizonIsAPowerOfTheStepsOfTheRun) {
   EXPECT_EQ(radius->constant(), 0.25);
   EXPECT_EQ(radius->explanation(), "0.25 = 0.5 K^-0.25 with K = 16");
   EXPECT_EQ(horizon_radius(0.45, 0.4, 400)->explanation(), "0.0409627 = 0.45 K^-0.4 with K = 400");
+  EXPECT_EQ(horizon_radius(1.11 * 0.45, 0.4, 1280)->explanation(), "0.028553 = 0.4995 K^-0.4 with K = 1280");
   EXPECT_EQ(horizon_radius(1, 0, 1000000)->name(), "horizon(1,0,1000000)");
   EXPECT_TRUE(Radius(0.25)->explanation().empty());
 }
