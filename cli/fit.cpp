@@ -1,4 +1,5 @@
-// gluon fit: L0 and L1 of each layer. gluon tune: the radii they predict, as the config of the next run.
+// gluon fit: L0 and L1 of each layer. gluon tune: the radii they predict, as the config of the next run; with --probe
+// see probe.h.
 
 #include "gluon/fit/fit.h"
 
@@ -13,6 +14,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/probe.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/printable.h"
@@ -166,6 +168,7 @@ struct TuneCommand {
   std::string out;
   FitOptions fit;
   bool json = false;
+  std::shared_ptr<ProbeCommand> probe;
 };
 
 void print_json(const std::vector<GroupRadius>& radii, Estimator estimator, bool relative, const std::string& config) {
@@ -219,6 +222,7 @@ void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, 
 }
 
 void tune(const TuneCommand& command) {
+  GLUON_CHECK(!command.run.empty(), "tune: expected a run directory, or --probe and the flags of gluon train");
   const lab::TrainConfig config = lab::read_run_config(command.run);
   const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
   GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
@@ -283,13 +287,23 @@ void add_fit(CLI::App& app) {
 }
 
 void add_tune(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tune", "Predict radii from the smoothness that a run recorded");
+  CLI::App* command =
+      app.add_subcommand("tune", "Radii from the smoothness that a run recorded, or by probes before it");
   auto options = std::make_shared<TuneCommand>();
-  command->add_option("run", options->run, "Run directory")->required();
+  command->add_option("run", options->run, "Run directory");
   add_fit_options(*command, options->fit);
-  command->add_option("--out", options->out, "Config for the next run (default: RUN/tuned.toml)");
+  command->add_option(
+      "--out", options->out,
+      "Config for the next run (default: RUN/tuned.toml); with --probe the folder for the probes and it");
   command->add_flag("--json", options->json, "Print JSON");
-  command->callback([options] { tune(*options); });
+  options->probe = add_probe_options(*command);
+  for (const char* flag : {"run", "--lambda", "--l0-zero", "--skip-first"}) {
+    command->get_option(flag)->excludes(command->get_option("--probe"));
+  }
+  command->callback([command, options] {
+    if (command->count("--probe") == 0) return tune(*options);
+    run_probe(*command, *options->probe, options->out, options->json);
+  });
 }
 
 }  // namespace gluon::cli
