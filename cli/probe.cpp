@@ -35,12 +35,12 @@ namespace fs = std::filesystem;
 void print_table(const lab::FactorSearch& search) {
   std::vector<lab::TriedFactor> tried = search.tried;
   std::ranges::sort(tried, {}, &lab::TriedFactor::factor);
-  const double lowest = std::ranges::min(tried, {}, &lab::TriedFactor::loss).loss;
+  const double best = std::ranges::min(tried, {}, &lab::TriedFactor::loss).factor;
   const std::vector<int> widths = {-10, -18};
   print_row(widths, {"factor", "validation loss"});
   for (const auto& [factor, loss] : tried) {
     const std::string text = std::isinf(loss) ? "diverged" : join(std::fixed, std::setprecision(4), loss);
-    print_row(widths, {join(factor), text + (loss == lowest ? "*" : " ")});
+    print_row(widths, {join(factor), text + (factor == best ? "*" : " ")});
   }
 }
 
@@ -49,10 +49,10 @@ void print_json(const lab::ProbePlan& plan, const lab::ProbeResult& result, cons
   for (const auto& [factor, loss] : result.search.tried) {
     probes.push_back({{"factor", factor}, {"val", loss}});  // null when it diverged
   }
-  const nlohmann::ordered_json json = {{"steps", plan.run_steps},          {"probe_steps", plan.steps},
-                                       {"most_probes", plan.probes},       {"probes", probes},
-                                       {"settled", result.search.settled}, {"factor", result.factor},
-                                       {"radius", result.tuned.radius},    {"config", config.string()}};
+  const nlohmann::ordered_json json = {{"steps", plan.run_steps},       {"probe_steps", plan.steps},
+                                       {"most_probes", plan.probes},    {"probes", probes},
+                                       {"doubt", result.doubt()},       {"factor", result.factor},
+                                       {"radius", result.tuned.radius}, {"config", config.string()}};
   std::cout << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
@@ -70,10 +70,7 @@ void print_result(const lab::ProbePlan& plan, const lab::ProbeResult& result, co
     std::cout << '\n';
     print_table(result.search);
     std::cout << '\n';
-    if (!result.search.settled) {
-      std::cout << "not settled: the best factor may lie further on; a larger --budget, or --radius factor="
-                << result.factor << " to begin there, goes on\n";
-    }
+    if (const std::string doubt = result.doubt(); !doubt.empty()) std::cout << "not settled: " << doubt << '\n';
   }
   std::cout << "radius = " << result.tuned.radius << " (preset sphere): " << law_text(result.tuned)
             << "\nnext run: gluon train --config " << config.string() << '\n';

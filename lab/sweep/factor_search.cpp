@@ -1,5 +1,6 @@
 #include "lab/sweep/factor_search.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -22,6 +23,9 @@ class Search {
     const int towards_law = start_ > 1 ? -1 : 1;
     result_.settled = try_at(0) && descend(kCoarse, towards_law) && descend(kFine, lower_side());
     if (!losses_.empty() && !diverges(best_)) result_.factor = factor_at(vertex());
+    result_.flat =
+        result_.settled && std::max(losses_.at(best_ - kFine), losses_.at(best_ + kFine)) == losses_.at(best_);
+    result_.settled = result_.settled && !result_.flat;
     return result_;
   }
 

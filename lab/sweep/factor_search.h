@@ -27,7 +27,8 @@ struct TriedFactor {
 struct FactorSearch {
   std::vector<TriedFactor> tried;  // in order
   std::optional<double> factor;    // nothing when no trial had a finite loss
-  bool settled = false;            // the neighbours on both sides were tried at a distance of x2
+  bool settled = false;            // the neighbours on both sides were tried at a distance of x2, and one is worse
+  bool flat = false;               // neither is
   bool stopped = false;
 };
 

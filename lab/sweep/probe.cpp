@@ -114,6 +114,12 @@ double first_factor(const TrainConfig& run) {
   return radii_of(run).values[0];
 }
 
+std::string ProbeResult::doubt() const {
+  if (search.tried.empty() || search.settled) return {};
+  if (search.flat) return "the probes do not tell these factors apart; begin elsewhere with --radius factor=...";
+  return join("the budget ended first; a larger --budget, or --radius factor=", factor, " to begin there, goes on");
+}
+
 ProbeResult run_probes(const TrainConfig& run, const ProbePlan& plan, const std::filesystem::path& out,
                        Progress& progress, const Announce& announce, const std::atomic<bool>& stop) {
   const double start = first_factor(run);

@@ -42,7 +42,10 @@ double first_factor(const TrainConfig& run);
 struct ProbeResult {
   FactorSearch search;
   double factor = 0;  // for the run, three digits; that of first_factor() when there are no probes
-  TrainConfig tuned;  // the run with this factor; no config yet when a probe was stopped
+  TrainConfig tuned;  // the run with this factor; not yet when a probe was stopped
+
+  /// Why the factor may be far from the best, and what to do; empty where the search has settled, or there was none.
+  std::string doubt() const;
 };
 
 /// Runs the probes in the folder `out`; those that have ended are read. Throws InputError when `out` holds a run or other

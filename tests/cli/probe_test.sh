@@ -31,6 +31,7 @@ import json, sys
 answer = json.load(open(sys.argv[1]))
 assert (answer["steps"], answer["probe_steps"], answer["most_probes"]) == (400, 64, 5), answer
 assert [probe["factor"] for probe in answer["probes"]][:2] == [1, 8], answer
+assert answer["doubt"] == "" or answer["doubt"].startswith("the budget ended first"), answer
 assert answer["radius"] == "factor=%g" % answer["factor"], answer
 PYTHON
 check "the cost is said beside it" grep -q "^tune: up to 5 probes" "$work/errors"
@@ -44,6 +45,10 @@ check "probes take none" [ ! -e "$work/other/factor=2,embedding=0.5/smoothness.c
 expect 0 "probe 1: factor=0.25" tune --probe --config "$work/run.toml" "${shape[@]}" --budget 80% \
   --radius factor=0.25 --out "$work/other2"
 expect 0 "probe 1: factor=1" "${run[@]}" --radius auto --out "$work/probes"
+
+# Probes that all end alike.
+expect 0 "not settled: the probes do not tell these factors apart; begin elsewhere with --radius factor=..." \
+  "${run[@]}" --radius factor=1e-20 --out "$work/flat"
 
 # A budget that holds no probes is said, and what to do.
 expect 0 "tune: no probes: the fewest that say something are 5 of 64 steps, 320 in all, and 10 % of the run's 400 steps are 40; --budget 80% would hold them" \

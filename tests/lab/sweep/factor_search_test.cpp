@@ -29,6 +29,7 @@ TEST(FactorSearch, MovesByEightThenByTwoThenFitsAParabola) {
   EXPECT_EQ(static_cast<int>(search.tried.size()), kFewestTrials);
   EXPECT_NEAR(search.factor.value(), 1.25, 1e-9);
   EXPECT_TRUE(search.settled);
+  EXPECT_FALSE(search.flat);
   EXPECT_FALSE(search.stopped);
 }
 
@@ -93,7 +94,8 @@ TEST(FactorSearch, StaysWhereTrialsTie) {
   const FactorSearch search = search_factor(0.5, kMostTrials, [](double) { return 2; });
   EXPECT_EQ(search.tried.size(), 5u);
   EXPECT_EQ(search.factor, 0.5);
-  EXPECT_TRUE(search.settled);
+  EXPECT_TRUE(search.flat);
+  EXPECT_FALSE(search.settled);
 }
 
 TEST(FactorSearch, EndsWithItsTrials) {

@@ -164,6 +164,16 @@ TEST(Probe, OneThatDivergesIsAboveAllOthers) {
                      "tune: all 3 probes diverged, from factor 1 to 0.015625; begin lower with --radius factor=...");
 }
 
+TEST(Probe, AnAnswerThatMayBeFarFromTheBestSaysWhy) {
+  const std::vector<TriedFactor> tried{{1, 2}};
+  EXPECT_EQ((ProbeResult{.search = {.tried = tried, .factor = 1, .settled = true}, .factor = 1}).doubt(), "");
+  EXPECT_EQ(ProbeResult{.factor = 1}.doubt(), "");
+  EXPECT_EQ((ProbeResult{.search = {.tried = tried, .factor = 1, .flat = true}, .factor = 1}).doubt(),
+            "the probes do not tell these factors apart; begin elsewhere with --radius factor=...");
+  EXPECT_EQ((ProbeResult{.search = {.tried = tried, .factor = 0.64}, .factor = 0.64}).doubt(),
+            "the budget ended first; a larger --budget, or --radius factor=0.64 to begin there, goes on");
+}
+
 TEST(Probe, BadInputIsNamed) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& toml) {
