@@ -45,13 +45,13 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball``, ``sphere`` and
             ``split``. Changes take effect at the next step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
-        preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"``, ``"muon"``, ``"muon(none)"``,
-            ``"muon(match_adam)"``, ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or
-            ``"adamw"``.
+        preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default), ``"muon"``,
+            ``"muon(none)"``, ``"muon(match_adam)"``, ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``,
+            ``"deterministic_gluon"`` or ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
-            radius; ``"auto"``, the default, for the relative steps that preset ``"sphere"`` takes in a run of ``steps``
-            steps. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the lr of
-            ``torch.optim.SGD(lr, momentum=0.9)``, which weighs new gradients by 1 and not by 1 - 0.9.
+            radius; ``"auto"`` for preset ``"sphere"``, whose default it is: relative steps from the length of the run,
+            ``steps``. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the
+            lr of ``torch.optim.SGD(lr, momentum=0.9)``, which weighs new gradients by 1 and not by 1 - 0.9.
         steps: length of the run, for preset ``"sphere"`` only.
         momentum: beta, the weight of the OLD momentum, or a name: ``"nesterov(0.95)"``, ``"none"``, ``"theorem3"``.
         geometry: rules (dicts) or a ``Geometry``. Without a preset it must cover all layers; with one, its rules come

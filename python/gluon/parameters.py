@@ -211,6 +211,6 @@ def geometry_from(
         if steps is not None:
             raise ValueError("steps: only for preset sphere; the rules of a geometry have their own radii")
         return geometry
-    name = preset or "unscion"
+    name = preset or ("sphere" if isinstance(radius, str) and radius == "auto" else "unscion")
     base = _core.preset(name, _radii(name, radius, steps))
     return base if geometry is None else _core.Geometry(geometry.rules + base.rules, base.momentum)

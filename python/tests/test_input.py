@@ -36,7 +36,8 @@ import gluon
         (dict(geometry=[{"sphere": "auto", "ball": 2}]), "exclude each other, got ball 2 and sphere auto"),
         (dict(geometry=[{}], radius={"hidden": 1}), "only for presets"),
         (dict(geometry=[{}], steps=9), "steps: only for preset sphere"),
-        (dict(radius="auto"), "radius: preset unscion has no law for 'auto', only sphere has one"),
+        (dict(radius="auto"), "sphere: steps must be >= 1, the length of the run, .* got 0"),
+        (dict(preset="unscion", radius="auto"), "radius: preset unscion has no law for 'auto', only sphere has one"),
         (dict(radius="large"), "radius: expected a number, a dict or 'auto', got 'large'"),
         (dict(preset="muon", steps=9), "steps: only preset sphere takes its radii from them, got preset muon"),
         (dict(preset="sphere"), "sphere: steps must be >= 1, the length of the run, .* got 0"),
@@ -229,7 +230,7 @@ def test_layers_stay_on_their_spheres(model):
 
 
 def test_preset_sphere_takes_its_steps_from_the_run(model):
-    optimizer = gluon.Gluon(model.named_parameters(), preset="sphere", radius="auto", steps=400)
+    optimizer = gluon.Gluon(model.named_parameters(), radius="auto", steps=400)
     assert "0.0409627 = 0.45 K^-0.4 with K = 400" in optimizer.routing_report()
     assert "0.0409627 = 0.45 K^-0.4 with K = 400" in copy.deepcopy(optimizer).routing_report()
     optimizer.start_on_spheres()
