@@ -14,6 +14,7 @@
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/trajectory.h"
 #include "gluon/update/optimizer.h"
+#include "lab/train/config_fields.h"
 #include "lab/train/effect.h"
 
 namespace gluon::lab {
@@ -49,6 +50,16 @@ void discard_checkpoints(const fs::path& folder) {
   fs::remove(folder, error);
 }
 
+// The run's config with the data where it was when the run in config.out began. OUT and DATA may be moved, or given in
+// another way; other data has files of other names.
+TrainConfig with_saved_places(TrainConfig config) {
+  const TrainConfig saved = read_run_config(config.out);
+  for (std::string TrainConfig::*place : {&TrainConfig::data, &TrainConfig::val_data}) {
+    if (fs::path(config.*place).filename() == fs::path(saved.*place).filename()) config.*place = saved.*place;
+  }
+  return config;
+}
+
 }  // namespace
 
 Workbench::Workbench(WorkbenchOptions options, Progress& progress, Announce announce, const std::atomic<bool>& stop)
@@ -74,12 +85,12 @@ std::map<std::string, Workbench::Row> Workbench::results() const {
 
 TrainConfig Workbench::language() {
   const auto prepare = small() ? prepare_bytes : prepare_tokens;
-  const Corpus corpus = prepare(options_.data, options_.out / "data", announce_);
+  if (!corpus_) corpus_ = prepare(options_.data, options_.out / "data", announce_);
   TrainConfig config;
   config.model = pick("nanogpt-tiny", "nanogpt-124m");
-  config.data = corpus.train;
-  config.val_data = corpus.validation;
-  config.val_tokens = corpus.validation_tokens;
+  config.data = corpus_->train;
+  config.val_data = corpus_->validation;
+  config.val_tokens = corpus_->validation_tokens;
   config.batch = pick(16, 32);
   config.accumulate = pick(1, 2);
   config.steps = pick(300, 4600);
@@ -106,7 +117,7 @@ RunResult Workbench::train(const std::string& name, TrainConfig config) {
   config.out = (options_.out / "runs" / name).string();
   config.validate();
   check_effect(config);
-  if (holds_run(config.out)) check_same_config(config, "reproduce");
+  if (holds_run(config.out)) check_same_config(with_saved_places(config), "reproduce");
   const std::map<std::string, Row> done = results();  // also of a process that works beside this one
   if (const auto found = done.find(name); found != done.end()) return found->second.result;
   announce_(join("run ", name));

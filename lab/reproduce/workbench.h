@@ -87,6 +87,7 @@ class Workbench {
   Progress& progress_;
   Announce announce_;
   const std::atomic<bool>& stop_;
+  std::optional<Corpus> corpus_;  // of language()
 };
 
 /// The trial with the lowest validation loss. Throws InputError when all have diverged.

@@ -58,6 +58,22 @@ TEST_F(WorkbenchTest, AnotherConfigUnderTheSameNameIsRefused) {
   EXPECT_INPUT_ERROR((void)bench.train("one", other), "holds a run with another config; choose another --out");
 }
 
+TEST_F(WorkbenchTest, ItsDataMayBeMovedButNotBeOtherData) {
+  const std::string text(20000, 'a');
+  for (const char* path : {"a/train.txt", "b/train.txt", "b/other.txt"}) {
+    fs::create_directories((folder_.path() / path).parent_path());
+    write_text_atomically(folder_.path() / path, text);
+  }
+  const auto train = [&](const char* path) {
+    TrainConfig config = small_config();
+    config.data = (folder_.path() / path).string();
+    return make().train("one", config).loss;
+  };
+  const double loss = train("a/train.txt");
+  EXPECT_EQ(train("b/train.txt"), loss);
+  EXPECT_INPUT_ERROR(train("b/other.txt"), "holds a run with another config; choose another --out");
+}
+
 // Stops the run when its first row appears.
 class StopAtFirstRow : public std::stringbuf {
  public:
@@ -141,7 +157,10 @@ TEST_F(WorkbenchTest, TriesValuesAndFindsTheBest) {
 
 TEST_F(WorkbenchTest, SmallStudiesRunOnTheProjectsSourcesAndFullOnesNeedTheText) {
   EXPECT_EQ(make().language().model, "nanogpt-tiny");
-  EXPECT_EQ(make().language().data, "");
+  Workbench bench = make();
+  EXPECT_EQ(bench.language().data, "");
+  EXPECT_EQ(bench.language().data, "");
+  EXPECT_EQ(said_.size(), 2u);  // by each Workbench once
   EXPECT_THROW((void)make(false).language(), MissingMaterial);
   EXPECT_THROW((void)make().images(), MissingMaterial);
 }
