@@ -43,8 +43,10 @@ void check_smoothness_flags(const TrainConfig& config) {
   }
   const int64_t every = config.smoothness_every, start = config.smoothness_start;
   GLUON_CHECK(every > 0 || start == 0, "--smoothness-start has no effect without --smoothness-every, got ", start);
+  GLUON_CHECK(every == 0 || config.steps > 1, "--smoothness-every ", every,
+              " leaves no sample: one spans two steps, got --steps ", config.steps);
   // A sample ends in the step after the one where it begins.
-  const int64_t last = every > 0 && config.steps >= 2 ? (config.steps - 2) / every * every : 0;
+  const int64_t last = every > 0 ? (config.steps - 2) / every * every : 0;
   GLUON_CHECK(start <= last, "--smoothness-start ", start, " leaves no sample: with --steps ", config.steps,
               " and --smoothness-every ", every, " the last begins at step ", last);
   const Geometry measuring = config.measuring_geometry();

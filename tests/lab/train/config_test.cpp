@@ -162,7 +162,7 @@ const std::pair<const char*, const char*> kWithoutEffect[] = {
     {"smoothness-start=4", "--smoothness-start has no effect without --smoothness-every, got 4"},
     {"steps=12\nsmoothness-every=5\nsmoothness-start=11",
      "--smoothness-start 11 leaves no sample: with --steps 12 and --smoothness-every 5 the last begins at step 10"},
-    {"steps=1\nsmoothness-every=5\nsmoothness-start=1", "--smoothness-start 1 leaves no sample: with --steps 1"},
+    {"steps=1\nsmoothness-every=5", "--smoothness-every 5 leaves no sample: one spans two steps, got --steps 1"},
     {"smoothness-geometry=scion", "--smoothness-geometry has no effect without --smoothness-every"},
     {"smoothness-dual=exact", "--smoothness-dual has no effect without --smoothness-every"},
     {"preset=sign_descent\nsmoothness-every=2\nsmoothness-dual=exact", "--smoothness-dual has no effect on norms"},
