@@ -15,6 +15,8 @@
 #include "gluon/momentum/momentum.h"
 #include "gluon/lmo/norm.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
+#include "gluon/normalize/normalize.h"
+#include "gluon/radius/decay.h"
 #include "gluon/radius/radius.h"
 #include "gluon/radius/schedule.h"
 #include "gluon/geometry/geometry.h"

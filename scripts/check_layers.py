@@ -13,7 +13,7 @@ from pathlib import Path
 ORDER = [
     ("gluon/core",),
     ("gluon/kernels",),
-    ("gluon/lmo", "gluon/momentum", "gluon/radius", "gluon/distributed", "gluon/theory"),
+    ("gluon/lmo", "gluon/momentum", "gluon/normalize", "gluon/radius", "gluon/distributed", "gluon/theory"),
     ("gluon/geometry",),
     ("gluon/plan",),
     ("gluon/update",),

@@ -25,6 +25,7 @@ struct BatchStep {
   std::vector<at::Tensor> gradients{};  // one per block, shaped as its part of the parameter
   at::Tensor momentum{};                // (c, m, n) the LMO's input
   at::Tensor direction{};               // (c, m, n) lmo(momentum), perhaps in float16; undefined under AdamW
+  at::Tensor heading{};                 // (c, m, n) what the layers move along: the direction, normalised or as it is
   at::Tensor radius{};                  // (c)       t, on the layers' device
 
   /// |momentum|* of each matrix, (c), as -<momentum, direction>: free, and as exact as the LMO was. Throws

@@ -35,7 +35,7 @@ std::string selector(const Rule& rule) {
 // What happens to the weights beside the step; at most one of them.
 std::vector<std::string> constraints(const Rule& rule) {
   std::vector<std::string> found;
-  if (rule.weight_decay > 0) found.push_back("weight decay " + number_text(rule.weight_decay));
+  if (!rule.decay.is_none()) found.push_back((rule.decay.constant() ? "weight decay " : "decay ") + rule.decay.name());
   if (rule.ball) found.push_back("ball " + number_text(*rule.ball));
   if (rule.sphere) found.push_back("sphere " + rule.sphere->name());
   return found;
@@ -44,6 +44,7 @@ std::vector<std::string> constraints(const Rule& rule) {
 std::string details(const Rule& rule) {
   std::string text;
   if (!rule.split.empty()) text += join("  split ", rule.split);
+  if (!rule.normalize.is_none()) text += join("  normalize ", rule.normalize.name());
   for (const std::string& constraint : constraints(rule)) text += "  " + constraint;
   if (const std::string why = rule.radius->explanation(); !why.empty()) text += "  radius " + why;
   return text;
@@ -51,8 +52,6 @@ std::string details(const Rule& rule) {
 
 void validate(const Rule& rule) {
   const std::string what = join("Geometry: rule '", selector(rule), "': ");
-  GLUON_CHECK(std::isfinite(rule.weight_decay) && rule.weight_decay >= 0, what, "weight decay must be >= 0, got ",
-              rule.weight_decay);
   GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0, got ",
               rule.ball.value_or(0));
   const std::vector<std::string> found = constraints(rule);
@@ -60,6 +59,10 @@ void validate(const Rule& rule) {
               " and ", found[1]);
   GLUON_CHECK(!rule.ball || !rule.norm.is_adamw(), what, "AdamW has no norm ball");
   GLUON_CHECK(!rule.sphere || !rule.norm.is_adamw(), what, "AdamW has no sphere");
+  GLUON_CHECK(rule.normalize.is_none() || !rule.norm.is_adamw(), what, "AdamW has no direction to normalize, got ",
+              rule.normalize.name());
+  GLUON_CHECK(rule.normalize.is_none() || !rule.ball, what, "a ball holds steps along the LMO alone, got normalize ",
+              rule.normalize.name(), " and ball ", rule.ball.value_or(0));
   GLUON_CHECK(rule.split.empty() || !rule.norm.is_adamw(), what, "AdamW works on entries; it needs no split");
   if (!rule.norm.is_adamw()) (void)rule.norm.resolve({}, kDefaultOrthogonalizer);
 }

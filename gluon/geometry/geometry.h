@@ -25,6 +25,8 @@
 #include "gluon/core/layer.h"
 #include "gluon/lmo/norm.h"
 #include "gluon/momentum/momentum.h"
+#include "gluon/normalize/normalize.h"
+#include "gluon/radius/decay.h"
 #include "gluon/radius/radius.h"
 
 namespace gluon {
@@ -89,9 +91,10 @@ struct Rule {
   std::optional<int64_t> group{};  // only layers of this group
 
   NormChoice norm = "spectral";
+  Normalize normalize{};  // of the LMO's direction: "normuon(0.95)"
   Radius radius = 0.02;
-  std::string split{};      // see split_blocks()
-  double weight_decay = 0;  // decoupled: X <- (1 - weight_decay t) X + t lmo
+  std::string split{};  // see split_blocks()
+  Decay decay{};        // a number w: X <- (1 - w t) X + t lmo; or "cautious(0.01)", perhaps with a schedule
   // |X| <= ball, to the LMO's accuracy (Scion): X <- (1 - t/ball) X + t lmo, t <= ball
   std::optional<double> ball{};
   // |X|_F = R, with the radius as relative step: X <- R Norm(Norm(X) + t Norm(lmo))
@@ -101,8 +104,8 @@ struct Rule {
 class Geometry {
  public:
   /// `momentum` is what the optimizer uses when its options say nothing else. Throws InputError when there are
-  /// no rules, a norm cannot be made, a decay is negative, a ball is not positive, or more than one of decay, ball and
-  /// sphere are given.
+  /// no rules, a norm cannot be made, a ball is not positive, more than one of decay, ball and sphere are given, or a
+  /// direction is to be normalised inside a ball.
   explicit Geometry(std::vector<Rule> rules, Momentum momentum = Momentum::ema(0.9));
 
   /// This geometry with `rule` before all others: Geometry(...).with_first({.pattern = "*.qkv.weight", ...}).

@@ -96,14 +96,15 @@ Fields scion_fields(auto& o) {
 
 Geometry muon(const MuonOptions& options) {
   const auto decayed = [&](Role role, const std::string& norm, double radius) {
-    return Rule{.role = role, .norm = norm, .radius = radius, .weight_decay = options.weight_decay};
+    return Rule{.role = role, .norm = norm, .radius = radius, .decay = options.weight_decay};
   };
-  return Geometry({decayed(Role::kHidden, muon_norm(options.scale), options.hidden),
-                   decayed(Role::kConv, muon_norm(options.scale), options.hidden),
-                   decayed(Role::kEmbedding, "adamw", options.adamw),
-                   decayed(Role::kHead, "adamw", options.adamw),
-                   {.norm = "adamw", .radius = options.adamw}},
-                  Momentum::nesterov(0.95));
+  std::vector<Rule> rules{decayed(Role::kHidden, muon_norm(options.scale), options.hidden),
+                          decayed(Role::kConv, muon_norm(options.scale), options.hidden),
+                          decayed(Role::kEmbedding, "adamw", options.adamw),
+                          decayed(Role::kHead, "adamw", options.adamw),
+                          {.norm = "adamw", .radius = options.adamw}};
+  rules[0].normalize = rules[1].normalize = options.normalize;
+  return Geometry(std::move(rules), Momentum::nesterov(0.95));
 }
 
 Geometry unscion(const UnscionOptions& options) { return Geometry(scion_rules(options, 1, 1)); }
@@ -167,7 +168,8 @@ Geometry deterministic_gluon(const DeterministicOptions& options) {
     GLUON_CHECK(!rule.norm.is_adamw(), "deterministic_gluon: needs a norm for every layer, got an AdamW rule");
     rule.radius = smooth_radius(options.l0, options.l1);
     rule.norm = with_exact_lmo(rule.norm);
-    rule.weight_decay = 0;
+    rule.normalize = {};
+    rule.decay = {};
     rule.ball.reset();
     rule.sphere.reset();
   }
@@ -175,7 +177,7 @@ Geometry deterministic_gluon(const DeterministicOptions& options) {
 }
 
 Geometry adamw(double learning_rate, double weight_decay) {
-  return Geometry({{.norm = "adamw", .radius = learning_rate, .weight_decay = weight_decay}});
+  return Geometry({{.norm = "adamw", .radius = learning_rate, .decay = weight_decay}});
 }
 
 bool is_muon(std::string_view name) { return name == "muon" || name.starts_with("muon("); }

@@ -39,8 +39,9 @@ enum class MuonScale {
 struct MuonOptions {
   double hidden = 0.02;
   MuonScale scale = MuonScale::kAspect;
-  double weight_decay = 0;  // of matrices; vectors and scalars do not decay
-  double adamw = 3e-4;      // learning rate of the layers that are no hidden matrices
+  Decay weight_decay{};   // of matrices; vectors and scalars do not decay
+  double adamw = 3e-4;    // learning rate of the layers that are no hidden matrices
+  Normalize normalize{};  // of hidden matrices and convolutions
 };
 
 /// Radii t of unconstrained Scion; the defaults are those of the paper's NanoGPT and CIFAR-10 runs, which take them

@@ -18,11 +18,11 @@ void AdamWOptions::validate() const {
 
 AdamW::AdamW(const AdamWOptions& options) : options_(options) { options_.validate(); }
 
-void AdamW::add_layer(const Layer& layer, double learning_rate, double weight_decay) {
+void AdamW::add_layer(const Layer& layer, double learning_rate, const Decay& decay) {
   const at::Tensor& parameter = layer.parameter;
   const at::Tensor zeros = at::zeros(
       parameter.sizes(), parameter.options().requires_grad(false).dtype(compute_type(parameter.scalar_type())));
-  entries_.push_back({layer, learning_rate, weight_decay, zeros, zeros.clone(), layers_});
+  entries_.push_back({layer, learning_rate, decay, zeros, zeros.clone(), layers_});
   add_other_ranks_layer(layer);
 }
 
@@ -61,7 +61,10 @@ void AdamW::step(const StepContext& now, const Sum& over_ranks) {
     at::div_out(ratio, entry.first, ratio);
     // Shrunk and moved in the precision of the state, rounded once.
     const at::Tensor wide = parameter.to(ratio.scalar_type());
-    if (entry.weight_decay > 0) wide.mul_(1 - rate * entry.weight_decay);
+    if (!entry.decay.is_none()) {
+      const at::Tensor keep = at::full({}, 1 - rate * entry.decay.weight(now.step), wide.options());
+      entry.decay.shrink(wide, entry.decay.is_cautious() ? entry.first.neg() : at::Tensor(), keep);
+    }
     wide.add_(ratio, -rate / first_correction);
     if (!wide.is_same(parameter)) parameter.copy_(wide);
   }

@@ -1,9 +1,10 @@
-// AdamW for the layers a geometry leaves to it (Loshchilov and Hutter, decoupled weight decay).
+// AdamW for the layers a geometry leaves to it (Loshchilov and Hutter).
 //
 //   m <- beta1 m + (1 - beta1) g            v <- beta2 v + (1 - beta2) g^2
 //   X <- (1 - lr decay) X - lr (m / (1 - beta1^j)) / (sqrt(v / (1 - beta2^j)) + eps)
 //
-// j counts the steps in which the layer had a gradient. The learning rate is the rule's radius times the schedule.
+// j counts the steps in which the layer had a gradient. The decay is any of radius/decay.h. The learning rate is the
+// rule's radius times the schedule.
 
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "gluon/core/layer.h"
+#include "gluon/radius/decay.h"
 #include "gluon/update/executor.h"
 #include "gluon/update/optimizer_options.h"
 #include "gluon/update/state.h"
@@ -24,7 +26,7 @@ class AdamW {
  public:
   explicit AdamW(const AdamWOptions& options);
 
-  void add_layer(const Layer& layer, double learning_rate, double weight_decay);
+  void add_layer(const Layer& layer, double learning_rate, const Decay& decay);
 
   /// A layer that another rank moves: its gradient counts when gradients are clipped together. All ranks add all layers
   /// in the same order.
@@ -39,7 +41,7 @@ class AdamW {
   struct Entry {
     Layer layer;
     double learning_rate;
-    double weight_decay;
+    Decay decay;
     at::Tensor first;   // m, float32 or the parameter's float64
     at::Tensor second;  // v
     std::size_t place;  // among AdamW's layers of all ranks

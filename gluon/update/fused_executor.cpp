@@ -14,10 +14,6 @@ namespace {
 
 using Kind = LmoForm::Kind;
 
-// The update kernels have one factor for a stack; a sphere needs <X, X>, <X, D> and <D, D> of each matrix before they
-// run, and a factor of each matrix on X and on D.
-constexpr const char* kStaysOnSphere = "it stays on a sphere";
-
 bool is_contiguous_float(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
@@ -30,7 +26,7 @@ std::string misfit(const LayerBatch& batch) {
   const at::Tensor& buffer = batch.buffer();
   if (!buffer.defined()) return "its momentum keeps no buffer";
   if (buffer.scalar_type() != at::kFloat) return "it is not float32";
-  if (batch.sphere()) return kStaysOnSphere;
+  if (std::string why = missing_kernels(batch.rule()); !why.empty()) return why;
   if (kernels::step_path(buffer.device()) == kernels::StepPath::kPlain) return kernels::why_not_hopper(buffer.device());
   if (!batch.rule().radius->constant()) return join("its radius is ", batch.rule().radius->name());
   const LmoForm::Kind kind = batch.norm().lmo_form().kind;
@@ -72,6 +68,7 @@ BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
   BatchStep seen = gather_gradients(batch, batch.blocks(), step);
   seen.momentum = lmo_input(batch, seen);
   seen.direction = device_lmo(batch.norm(), seen.momentum);
+  seen.heading = seen.direction;
   seen.radius = at::full({seen.momentum.size(0)}, radius, batch.stack_options());
   return seen;
 }
@@ -84,6 +81,15 @@ at::Tensor device_lmo(const Norm& norm, const at::Tensor& g) {
   const kernels::StepPath path = kernels::step_path(g.device());
   if (path == kernels::StepPath::kHopper) return kernels::polar_lmo(g, form);
   return path == kernels::StepPath::kPortable ? kernels::portable_polar_lmo(g, form) : norm.lmo(g);
+}
+
+// The update kernels have one factor on X and one on D for a stack. A sphere needs <X, X>, <X, D> and <D, D> of each
+// matrix before they run, a normalised direction needs all of D, and a cautious decay a factor of each entry.
+std::string missing_kernels(const Rule& rule) {
+  if (rule.sphere) return "it stays on a sphere";
+  if (!rule.normalize.is_none()) return join("its direction is normalized by ", rule.normalize.name());
+  if (!rule.decay.constant()) return join("its decay is ", rule.decay.name());
+  return {};
 }
 
 FusedExecutor::FusedExecutor(std::span<LayerBatch> batches, int64_t scratch_bytes) : scratch_bytes_(scratch_bytes) {
@@ -132,7 +138,7 @@ void FusedExecutor::make_step(const std::vector<LayerBatch*>& batches) {
   std::vector<kernels::FusedStack> stacks;
   for (const LayerBatch* batch : batches) {
     stacks.push_back({.form = batch->norm().lmo_form(),
-                      .decay = batch->decay(),
+                      .decay = batch->decay().constant().value(),
                       .nesterov = !batch->momentum().input_is_buffer(),
                       .momentum = batch->buffer()});
   }

@@ -1,12 +1,14 @@
-// LayerBatch: the matrices of one batch of the plan with what the optimizer keeps for them: their stacked momentum and
-// the radius of their last step.
+// LayerBatch: the matrices of one batch of the plan with what the optimizer keeps for them: their stacked momentum, the
+// second moments of their directions and the radius of their last step.
 
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,14 +33,18 @@ class LayerBatch {
   /// Uses another beta from the next step on; see Momentum::with_beta().
   void set_beta(double beta) { momentum_ = momentum_.with_beta(beta); }
 
-  /// X <- (1 - decay t) X + t lmo: the rule's weight decay, or what keeps X in its ball.
-  double decay() const { return rule_.ball ? 1 / *rule_.ball : rule_.weight_decay; }
+  /// The rule's decay, or what keeps X in its ball.
+  Decay decay() const { return rule_.ball ? Decay(1 / *rule_.ball) : rule_.decay; }
 
   /// R of the sphere |X|_F = R that the matrices stay on, if they do; see update/sphere_step.h.
   std::optional<double> sphere() const { return sphere_; }
 
   /// (number of blocks, m, n); undefined when the momentum keeps none.
   const at::Tensor& buffer() const { return buffer_; }
+
+  /// Of normalize/normalize.h: v, (number of blocks, m, 1 or n), and u; undefined where the rule normalises nothing.
+  const at::Tensor& second() const { return second_; }
+  double unit() const { return unit_; }
 
   /// dtype and device of stacked tensors: half precision parameters have float32 momentum and directions.
   at::TensorOptions stack_options() const { return last_radius_.options(); }
@@ -51,9 +57,13 @@ class LayerBatch {
   void set_last_radius(std::span<const Block> run, const at::Tensor& radius);
   void set_last_radius(double radius) { uniform_radius_ = radius; }
 
-  std::size_t state_bytes() const { return buffer_.defined() ? buffer_.nbytes() : 0; }
+  std::size_t state_bytes() const;
 
-  /// Copies to and from the entries "momentum/<layer>" of a state; `only` limits save() to the layer of this name.
+  /// What save() writes: the names of entries, each with the sizes that load() takes, those it is saved with first.
+  std::map<std::string, std::vector<std::vector<int64_t>>> state_entries() const;
+
+  /// Copies to and from the entries "momentum/<layer>" and "normalize.second/<layer>" of a state; `only` limits save() to
+  /// the layer of this name.
   void save(OptimizerState& state, std::string_view only = {}) const;
   void load(const OptimizerState& state);
 
@@ -63,6 +73,8 @@ class LayerBatch {
   Momentum momentum_;
   std::optional<double> sphere_;
   at::Tensor buffer_;
+  at::Tensor second_;
+  double unit_ = 1;
   at::Tensor last_radius_;                // (number of blocks), on the layers' device
   std::optional<double> uniform_radius_;  // stands for last_radius_ when all blocks moved by the same
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "gluon/core/check.h"
 #include "gluon/update/optimizer_parts.h"
@@ -18,26 +19,40 @@ void check_multiplier(double multiplier) {
               multiplier);
 }
 
-// Names and sizes of this rank's entries of a state.
-std::map<std::string, at::IntArrayRef> expected_entries(std::span<const LayerBatch> batches, const AdamW& adamw) {
-  std::map<std::string, at::IntArrayRef> expected;
-  for (const LayerBatch& batch : batches) {
-    if (!batch.buffer().defined()) continue;
-    for (const Block& block : batch.blocks()) expected["momentum/" + block.layer.name] = block.layer.parameter.sizes();
-  }
+// Names of this rank's entries of a state, with the sizes that each may have.
+std::map<std::string, std::vector<std::vector<int64_t>>> expected_entries(std::span<const LayerBatch> batches,
+                                                                          const AdamW& adamw) {
+  std::map<std::string, std::vector<std::vector<int64_t>>> expected;
+  for (const LayerBatch& batch : batches) expected.merge(batch.state_entries());
   for (const AdamW::Entry& entry : adamw.entries()) {
-    expected["adamw.first/" + entry.layer.name] = expected["adamw.second/" + entry.layer.name] = entry.first.sizes();
-    expected["adamw.steps/" + entry.layer.name] = {};
+    const std::vector<int64_t> sizes = entry.first.sizes().vec();
+    expected["adamw.first/" + entry.layer.name] = expected["adamw.second/" + entry.layer.name] = {sizes};
+    expected["adamw.steps/" + entry.layer.name] = {std::vector<int64_t>()};
   }
   return expected;
 }
 
-// Spheres have no kernels: their layers must not leave the fast path of a GPU unseen.
-std::string note_on_spheres(const StepPlan& plan, const Geometry& geometry) {
-  const bool slow = std::ranges::any_of(plan.batches, [&](const StepPlan::Batch& batch) {
-    return geometry.rules()[batch.rule].sphere && batch.blocks.front().layer.parameter.is_cuda();
-  });
-  return slow ? "layers on a sphere are not part of the GPU's fused step; they take a slower path\n" : "";
+// The entry called `name`, whose sizes are one of `allowed`.
+at::Tensor find_entry(const OptimizerState& state, const std::string& name,
+                      std::span<const std::vector<int64_t>> allowed) {
+  const auto entry = state.tensors.find(name);
+  const auto fits = [&](const std::vector<int64_t>& sizes) { return entry->second.sizes() == at::IntArrayRef(sizes); };
+  const bool found = entry != state.tensors.end() && std::ranges::any_of(allowed, fits);
+  return found ? entry->second : state.find(name, allowed.front());
+}
+
+// Some parts of a rule have no kernels: their layers must not leave the fast path of a GPU unseen.
+std::string note_on_slow_rules(const StepPlan& plan, const Geometry& geometry) {
+  std::set<std::size_t> seen;
+  std::string note;
+  for (const StepPlan::Batch& batch : plan.batches) {
+    const Layer& layer = batch.blocks.front().layer;
+    const std::string why = missing_kernels(geometry.rules()[batch.rule]);
+    if (why.empty() || !layer.parameter.is_cuda() || !seen.insert(batch.rule).second) continue;
+    note += join("layer '", layer.name, "' and those of its rule are not part of the GPU's fused step (", why,
+                 "); they take a slower path\n");
+  }
+  return note;
 }
 
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // beyond any run, and exact as a double
@@ -113,7 +128,7 @@ void Optimizer::zero_grad() {
 }
 
 std::string Optimizer::routing_report() const {
-  return parts_->geometry.routing_report(parts_->layers) + note_on_spheres(parts_->plan, parts_->geometry);
+  return parts_->geometry.routing_report(parts_->layers) + note_on_slow_rules(parts_->plan, parts_->geometry);
 }
 
 void Optimizer::set_radius_multiplier(double multiplier) {
@@ -211,9 +226,7 @@ void Optimizer::load_state(const OptimizerState& state) {
     return false;
   };
   const auto expected = expected_entries(parts_->batches, parts_->adamw);
-  for (const auto& [name, sizes] : expected) {
-    check_entry(name, state.find(name, sizes));
-  }
+  for (const auto& [name, sizes] : expected) check_entry(name, find_entry(state, name, sizes));
   for (const auto& [name, tensor] : state.tensors) {
     GLUON_CHECK(expected.count(name) == 1 || belongs_to_another_rank(name), "optimizer state: '", name,
                 "' belongs to no layer of this optimizer");

@@ -102,7 +102,7 @@ Optimizer::Parts::Parts(std::vector<Layer> all_layers, Geometry rules, Optimizer
     GLUON_CHECK(rate, "Optimizer: AdamW needs a constant learning rate for layer '", layer.name, "', got ",
                 rule.radius->name());
     if (owners.owns(entry.layer)) {
-      adamw.add_layer(layer, *rate, rule.weight_decay);
+      adamw.add_layer(layer, *rate, rule.decay);
     } else {
       adamw.add_other_ranks_layer(layer);
     }

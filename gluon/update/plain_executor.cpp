@@ -33,6 +33,14 @@ at::Tensor compute_direction(const BatchStep& batch) {
   }
 }
 
+at::Tensor compute_heading(const LayerBatch& layers, const BatchStep& batch) {
+  const Normalize& normalize = layers.rule().normalize;
+  if (normalize.is_none()) return batch.direction;
+  // A norm of the user's own may return another dtype.
+  const at::Tensor directions = batch.direction.to(layers.stack_options());
+  return normalize.heading(directions, layers.part(layers.second(), batch.blocks), layers.unit());
+}
+
 at::Tensor compute_radius(const LayerBatch& layers, const BatchStep& batch, double multiplier) {
   const Rule& rule = layers.rule();
   at::Tensor radius;
@@ -48,19 +56,18 @@ at::Tensor compute_radius(const LayerBatch& layers, const BatchStep& batch, doub
   return radius;
 }
 
-void move_parameters(const BatchStep& batch, double decay) {
-  // A norm of the user's own may return another dtype.
-  const at::Tensor directions = batch.direction.to(batch.radius.scalar_type());
-  at::Tensor shrink;
-  if (decay > 0) shrink = 1 - batch.radius * decay;
+void move_parameters(const BatchStep& batch, const Decay& decay) {
+  const at::Tensor headings = batch.heading.to(batch.radius.scalar_type());
+  at::Tensor keep;
+  if (!decay.is_none()) keep = 1 - batch.radius * decay.weight(batch.step);
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
-    const at::Tensor direction = directions.select(0, index).reshape(parameter.sizes());
+    const at::Tensor heading = headings.select(0, index).reshape(parameter.sizes());
     // In half precision the shrinkage alone would round away; both parts together are rounded once.
-    const at::Tensor wide = parameter.to(direction.scalar_type());
-    if (decay > 0) wide.mul_(shrink[index]);
-    wide.addcmul_(direction, batch.radius[index]);
+    const at::Tensor wide = parameter.to(heading.scalar_type());
+    if (!decay.is_none()) decay.shrink(wide, heading, keep[index]);
+    wide.addcmul_(heading, batch.radius[index]);
     if (!wide.is_same(parameter)) parameter.copy_(wide);
   }
 }
@@ -74,6 +81,7 @@ void PlainExecutor::run(std::span<LayerBatch* const> batches, const StepContext&
       accumulate_momentum(*layers, batch);
       batch.momentum = lmo_input(*layers, batch);
       batch.direction = compute_direction(batch);
+      batch.heading = compute_heading(*layers, batch);
       batch.radius = compute_radius(*layers, batch, now.multipliers.of(run.front().layer));
       if (layers->sphere()) {
         step_on_sphere(batch, *layers->sphere());
@@ -90,7 +98,8 @@ void PlainExecutor::run(std::span<LayerBatch* const> batches, const StepContext&
 std::vector<std::span<const Block>> scratch_runs(const LayerBatch& batch, int64_t scratch_bytes) {
   const std::vector<Block>& blocks = batch.blocks();
   const MatrixShape& shape = blocks.front().shape;
-  const int64_t stacks = batch.momentum().input_is_buffer() ? 1 : 2;  // the direction, and the LMO's input
+  const int64_t stacks = 1 + (batch.momentum().input_is_buffer() ? 0 : 1) +  // the direction, and the LMO's input
+                         (batch.rule().normalize.is_none() ? 0 : 2);         // the heading, and its squares
   const at::TensorOptions options = batch.stack_options();
   const int64_t bytes = shape.rows * shape.cols * stacks * static_cast<int64_t>(options.dtype().itemsize());
   int64_t limit = scratch_bytes;

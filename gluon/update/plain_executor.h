@@ -1,4 +1,4 @@
-// PlainExecutor: a step with ATen and BLAS, stage by stage: gradients, momentum, direction, radius, update.
+// PlainExecutor: a step with ATen and BLAS, stage by stage: gradients, momentum, direction, heading, radius, update.
 //
 // A batch is cut into runs of blocks that have a gradient, so that scratch memory stays within its limit; each run
 // becomes one BatchStep.
@@ -25,7 +25,7 @@ class PlainExecutor : public Executor {
   int64_t scratch_bytes_;
 };
 
-/// The runs of blocks with a gradient whose scratch (LMO input and direction) fits into `scratch_bytes`; a single
+/// The runs of blocks with a gradient whose scratch (LMO input, direction and heading) fits into `scratch_bytes`; a single
 /// matrix larger than that is a run of its own.
 std::vector<std::span<const Block>> scratch_runs(const LayerBatch& batch, int64_t scratch_bytes);
 

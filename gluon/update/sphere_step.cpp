@@ -32,16 +32,16 @@ Factors factors(const at::Tensor& x, const at::Tensor& u, const at::Tensor& eta,
 }  // namespace
 
 void step_on_sphere(const BatchStep& batch, double sphere) {
-  const at::Tensor directions = batch.direction.to(batch.radius.scalar_type());
+  const at::Tensor headings = batch.heading.to(batch.radius.scalar_type());
   const at::Tensor eta = batch.radius.to(at::kDouble);
   for (std::size_t i = 0; i < batch.blocks.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
     at::Tensor parameter = batch.blocks[i].of(batch.blocks[i].layer.parameter);
-    const at::Tensor direction = directions.select(0, index).reshape(parameter.sizes());
+    const at::Tensor heading = headings.select(0, index).reshape(parameter.sizes());
     // Half precision is rounded once.
-    const at::Tensor wide = parameter.to(direction.scalar_type());
-    const auto [keep, add] = factors(wide.to(at::kDouble), direction.to(at::kDouble), eta[index], sphere);
-    wide.mul_(keep).addcmul_(direction, add.to(direction.scalar_type()));
+    const at::Tensor wide = parameter.to(heading.scalar_type());
+    const auto [keep, add] = factors(wide.to(at::kDouble), heading.to(at::kDouble), eta[index], sphere);
+    wide.mul_(keep).addcmul_(heading, add.to(heading.scalar_type()));
     if (!wide.is_same(parameter)) parameter.copy_(wide);
   }
 }

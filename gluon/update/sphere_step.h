@@ -12,6 +12,8 @@
 // depend on the scale of X, the decay is eta^2 / 2 to first order: Scion in a ball of radius 2 t / eta^2. In the
 // Frobenius norm |X' - X| <= eta R where q >= 1, and <= eta R sqrt(2 / (1 + sqrt(1 - eta^2))) for every eta <= 1.
 //
+// U is the step's heading, lmo(M) normalised where the rule says so: as long as lmo(M), and |U| is not 1 then.
+//
 // Only the direction of X counts: weights off the sphere are brought onto it by their first step, and a matrix of zeros
 // becomes R Norm(U). A zero U, eta = 0 and a step that would end within 1e-4 of the centre move nothing. In the
 // flow: radius -> update; ball and decay are in plain_executor.cpp.

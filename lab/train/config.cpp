@@ -40,6 +40,7 @@ void check_radii(const TrainConfig& config) {
   }
   if (config.lr > 0) check_radius(config.lr, "--lr");
   if (config.weight_decay > 0) check_radius(config.weight_decay, "--weight-decay");
+  if (!config.decay.empty() && !Decay(config.decay).is_none()) check_radius(Decay(config.decay).weight(), "--decay");
   const Geometry geometry = config.geometry();
   for (const Rule& rule : geometry.rules()) {  // products, such as gamma times a radius
     if (const auto radius = rule.radius->constant()) check_radius(*radius, "a radius of --preset " + config.preset);
@@ -114,10 +115,15 @@ Geometry TrainConfig::geometry() const {
     const char* group = preset == "adamw" ? "all" : "adamw";
     GLUON_CHECK(radii.emplace(group, lr).second, "--lr and --radius ", group, " set the same learning rate; give one");
   }
+  GLUON_CHECK(decay.empty() || weight_decay < 0, "--weight-decay ", weight_decay, " and --decay ", decay,
+              " set the same; give one");
   const Geometry geometry = with_radius_rules(presets::make(preset, radii), preset, radius);
-  if (weight_decay < 0) return geometry;
   std::vector<Rule> rules = geometry.rules();
-  for (Rule& rule : rules) rule.weight_decay = weight_decay;
+  for (Rule& rule : rules) {
+    if (!decay.empty()) rule.decay = decay;
+    if (weight_decay >= 0) rule.decay = weight_decay;
+    if (!normalize.empty() && rule.norm.is_spectral()) rule.normalize = normalize;
+  }
   return Geometry(std::move(rules), geometry.momentum());
 }
 

@@ -42,6 +42,8 @@ struct TrainConfig {
   std::string radius;           // "hidden=0.018,embedding=1.08": replaces the preset's radii; "auto": sphere's own law
   double lr = 0;                // learning rate of AdamW; 0: the preset's default
   double weight_decay = -1;     // decoupled; negative: the preset's default
+  std::string decay;            // any form, instead of weight_decay; empty: the preset's default
+  std::string normalize;        // of the layers with spectral norms; empty: the preset's default
   std::string momentum;         // empty: the preset's default
   std::string schedule;         // empty: linear to 0 over the last 30 % of the steps, under sphere over all
   std::string orthogonalizer;   // empty: the library's default

@@ -73,6 +73,10 @@ void check_effect(const TrainConfig& config) {
   GLUON_CHECK(config.orthogonalizer.empty() || std::ranges::any_of(geometry.rules(), takes_orthogonalizer),
               "--orthogonalizer has no effect on preset ", config.preset,
               ", which has no spectral norm that leaves the choice, got ", config.orthogonalizer);
+  const auto is_spectral = [](const Rule& rule) { return rule.norm.is_spectral(); };
+  GLUON_CHECK(config.normalize.empty() || std::ranges::any_of(geometry.rules(), is_spectral),
+              "--normalize has no effect on preset ", config.preset, ", which has no spectral norm, got ",
+              config.normalize);
   GLUON_CHECK(config.on_nan != "error" || config.nan_limit == TrainConfig{}.nan_limit,
               "--nan-limit has no effect with --on-nan error, got ", config.nan_limit);
   check_model_flags(config);

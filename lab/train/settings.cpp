@@ -40,6 +40,15 @@ std::string radius_text(const Rule& rule) {
   return rule.ball ? join(radius, " in a ball of ", *rule.ball) : radius;
 }
 
+// One value for all roles, or each role with its own.
+std::string by_role(const std::vector<std::pair<std::string, std::string>>& values) {
+  const auto differs = [&](const auto& entry) { return entry.second != values.front().second; };
+  if (std::ranges::none_of(values, differs)) return values.front().second;
+  std::string text;
+  for (const auto& [role, value] : values) text += join(text.empty() ? "" : ", ", role, "=", value);
+  return text;
+}
+
 class Resolver {
  public:
   explicit Resolver(const TrainConfig& config) : config_(config) {
@@ -99,13 +108,15 @@ class Resolver {
   }
 
   void add_optimizer() {
-    std::string radii, decays;
-    std::set<double> decay;
+    std::string radii;
+    std::vector<std::pair<std::string, std::string>> decays, normalized;
+    bool plain_decay = true;
     std::optional<double> learning_rate;
     bool spectral = false;
     for (const auto& [role, rule] : rules_by_role(config_)) {
-      decay.insert(rule.weight_decay);
-      decays += join(decays.empty() ? "" : ", ", role, "=", rule.weight_decay);
+      decays.emplace_back(role, rule.decay.name());
+      plain_decay = plain_decay && rule.decay.constant();
+      if (rule.norm.is_spectral()) normalized.emplace_back(role, rule.normalize.name());
       if (rule.norm.is_adamw()) {
         learning_rate = rule.radius->constant();
         continue;
@@ -113,7 +124,9 @@ class Resolver {
       spectral = spectral || rule.norm.is_spectral();
       radii += join(radii.empty() ? "" : ", ", role, "=", radius_text(rule));
     }
-    set("weight-decay", decay.size() == 1 ? join(*decay.begin()) : decays);
+    set(plain_decay ? "weight-decay" : "decay", by_role(decays));
+    leave_out({plain_decay ? "decay" : "weight-decay"});
+    normalized.empty() ? leave_out({"normalize"}) : set("normalize", by_role(normalized));
     radii.empty() ? leave_out({"radius", "momentum"}) : set("radius", radii);
     learning_rate ? set("lr", *learning_rate) : leave_out({"lr"});
     if (config_.preset != "adamw") leave_out({"clip"});

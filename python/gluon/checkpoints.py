@@ -40,8 +40,8 @@ class Checkpoints:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state by name: the order of parameters and groups, and the number of ranks, may differ.
 
-        Numbers of the groups (``lr``, ``momentum``, ``weight_decay``, ``radius``, ``ball``) come from the state; norms,
-        roles and splits stay those of this optimizer.
+        Numbers of the groups (``lr``, ``momentum``, ``weight_decay``, ``decay``, ``radius``, ``ball``) come from the
+        state; norms, normalisations, roles and splits stay those of this optimizer.
 
         A state of torch's optimizers, which numbers its parameters, is loaded as by load_torch_state().
 

@@ -104,6 +104,8 @@ class Muon(Gluon):
         decay = group.get("weight_decay")
         if decay is None or decay == self.defaults["weight_decay"]:
             return super()._rules_of(index, own)
+        if group.get("decay") is not None:
+            return super()._rules_of(index, group)
         # The rules of matrices are those with a role.
         rules = [{**rule, "weight_decay": decay} if "role" in rule else rule for rule in self._base.rules]
         return rules_of_group(rules, index, own)

@@ -42,8 +42,10 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     Args:
         params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
             plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
-            ``role`` and, for its own layers, ``norm``, ``radius``, ``weight_decay``, ``ball``, ``sphere`` and
-            ``split``. Changes take effect at the next step; other keys raise ValueError.
+            ``role`` and, for its own layers, ``norm``, ``normalize`` (``"normuon(0.95)"``, ``"adamuon(0.95)"``),
+            ``radius``, ``weight_decay``, ``decay`` (in its place ``"cautious(0.01)"``, or with a schedule
+            ``"cautious(0.01,linear(5000,5000))"``), ``ball``, ``sphere`` and ``split``. Changes take effect at the next
+            step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default), ``"muon"``,
             ``"muon(none)"``, ``"muon(match_adam)"``, ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``,

@@ -13,7 +13,7 @@ Parameters = Union[
 ]
 
 # Keys of a rule that a parameter group may set for its layers.
-RULE_KEYS = ("norm", "radius", "split", "weight_decay", "ball", "sphere")
+RULE_KEYS = ("norm", "normalize", "radius", "split", "weight_decay", "decay", "ball", "sphere")
 
 
 def module_roles(module: torch.nn.Module) -> Dict[int, str]:
@@ -179,9 +179,14 @@ def without_frozen(geometry: _core.Geometry, names: Iterable[str], layers: List[
 def rules_of_group(rules: Iterable[Mapping[str, Any]], index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """`rules` for the layers of group number `index`, with the group's own "norm", "radius", "weight_decay", ..."""
     own = {key: group[key] for key in RULE_KEYS if group.get(key) is not None}
-    # A split is for the group's matrices; AdamW's layers among them have none.
-    uncut = {key: value for key, value in own.items() if key != "split" or "norm" in own}
-    return [{**rule, **(uncut if rule["norm"] == "adamw" else own), "group": index} for rule in rules]
+    if own.get("decay") is not None and not own.get("weight_decay"):
+        own.pop("weight_decay", None)  # the 0 of gluon.Muon's groups
+    # A split and a normalisation are for the group's matrices; AdamW's layers among them have none.
+    entries = {key: value for key, value in own.items() if key not in ("split", "normalize") or "norm" in own}
+    # Both are the rule's decay: what the group says replaces either.
+    decays = {"weight_decay", "decay"} if "weight_decay" in own or "decay" in own else set()
+    kept = [{key: value for key, value in rule.items() if key not in decays} for rule in rules]
+    return [{**rule, **(entries if rule["norm"] == "adamw" else own), "group": index} for rule in kept]
 
 
 def _radii(preset: str, radius: Any, steps: Optional[int]) -> Dict[str, float]:

@@ -15,7 +15,9 @@ _TORCHS_KINDS = {
     "adamw.second": "exp_avg_sq",
     "adamw.steps": "step",
 }
-_OUR_KINDS = {theirs: ours for ours, theirs in _TORCHS_KINDS.items()}
+# No optimizer of torch has the last one; public NorMuons call theirs so, in units of their own.
+_KINDS_BY_INDEX = {**_TORCHS_KINDS, "normalize.second": "second_momentum_buffer"}
+_OUR_KINDS = {theirs: ours for ours, theirs in _KINDS_BY_INDEX.items()}
 
 
 def run_hooks(optimizer: torch.optim.Optimizer, kind: str, *arguments: Any) -> Any:
@@ -51,7 +53,7 @@ def group_state(group: Mapping[str, Any]) -> Dict[str, Any]:
 
 def loadable(group: Mapping[str, Any]) -> Dict[str, Any]:
     """What a group takes from a saved one."""
-    fixed = ("params", "param_names", "role", "norm", "split")
+    fixed = ("params", "param_names", "role", "norm", "normalize", "split")
     unknown = (*fixed, *_foreign(group))
     return {key: value for key, value in group.items() if key not in unknown}
 
@@ -99,7 +101,7 @@ def _foreign(group: Mapping[str, Any]) -> List[str]:
 def torchs_entry(kinds: Mapping[str, torch.Tensor], step: int) -> Dict[str, torch.Tensor]:
     """What torch's optimizers would call the tensors of one parameter. Each entry counts the steps, as torch's tools
     keep nothing of a state but the entries and the groups."""
-    entry = {_TORCHS_KINDS[kind]: tensor for kind, tensor in kinds.items()}
+    entry = {_KINDS_BY_INDEX[kind]: tensor for kind, tensor in kinds.items()}
     # torch's AdamW adds 1.0 in place to its own count.
     entry["step"] = entry["step"].to(torch.float32) if "step" in entry else torch.tensor(step)
     return entry
@@ -186,9 +188,9 @@ def _kept_by(
     name: str, ours: Mapping[str, torch.Tensor], entry: Mapping[str, Any], what: str
 ) -> Iterator[Tuple[str, torch.Tensor]]:
     """What the layer keeps of torch's `entry`: momentum, AdamW's moments, or nothing."""
-    unknown = [kind for kind in entry if kind not in _OUR_KINDS]
+    unknown = [kind for kind in entry if kind not in _TORCHS_KINDS.values()]
     if unknown:
-        raise ValueError(f"state_dict: {what} has '{unknown[0]}'; allowed are {', '.join(_OUR_KINDS)}")
+        raise ValueError(f"state_dict: {what} has '{unknown[0]}'; allowed are {', '.join(_TORCHS_KINDS.values())}")
     if f"momentum/{name}" in ours:
         # AdamW's first moment is the mean of gradients that momentum is.
         momentum = entry.get("momentum_buffer", entry.get("exp_avg"))

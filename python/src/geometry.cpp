@@ -43,12 +43,25 @@ void read_role(RuleReader& reader, const char* key, std::optional<Role>& role) {
   if (!name.empty()) role = parse_role(name);
 }
 
+// "weight_decay" is a number, as in torch; "decay" has all forms.
+Decay decay_from(std::optional<double> weight_decay, const std::variant<std::monostate, double, std::string>& decay) {
+  if (std::holds_alternative<std::monostate>(decay)) return weight_decay.value_or(0);
+  const Decay given =
+      std::holds_alternative<double>(decay) ? Decay(std::get<double>(decay)) : Decay(std::get<std::string>(decay));
+  GLUON_CHECK(weight_decay.value_or(0) == 0, "rule: 'weight_decay' and 'decay' set the same, got ", *weight_decay,
+              " and ", given.name(), "; give one");
+  return given;
+}
+
 Rule rule_from(const py::dict& dict) {
   Rule rule;
   RuleReader reader(dict);
   py::object norm = py::str(rule.norm.name());
   std::variant<double, std::string> radius = *rule.radius->constant();
   std::variant<std::monostate, double, std::string> sphere;
+  std::optional<double> weight_decay;
+  std::variant<std::monostate, double, std::string> decay;
+  std::string normalize = rule.normalize.name();
   reader.read("pattern", rule.pattern);
   read_role(reader, "role", rule.role);
   reader.read("rank", rule.rank);
@@ -56,9 +69,11 @@ Rule rule_from(const py::dict& dict) {
   read_role(reader, "without", rule.without);
   reader.read("group", rule.group);
   reader.read("norm", norm);
+  reader.read("normalize", normalize);
   reader.read("radius", radius);
   reader.read("split", rule.split);
-  reader.read("weight_decay", rule.weight_decay);
+  reader.read("weight_decay", weight_decay);
+  reader.read("decay", decay);
   reader.read("ball", rule.ball);
   reader.read("sphere", sphere);
   reader.finish();
@@ -69,6 +84,8 @@ Rule rule_from(const py::dict& dict) {
   }
   rule.radius = std::holds_alternative<double>(radius) ? Radius(std::get<double>(radius))
                                                        : make_radius(std::get<std::string>(radius));
+  rule.normalize = normalize;
+  rule.decay = decay_from(weight_decay, decay);
   if (const double* given = std::get_if<double>(&sphere)) rule.sphere = *given;
   if (const std::string* given = std::get_if<std::string>(&sphere)) rule.sphere = make_sphere(*given);
   return rule;
@@ -96,9 +113,13 @@ py::dict dict_from(const Rule& rule) {
   if (rule.without) dict["without"] = role_name(*rule.without);
   if (rule.group) dict["group"] = *rule.group;
   dict["norm"] = norm_of(rule);
+  if (!rule.normalize.is_none()) dict["normalize"] = rule.normalize.name();
   dict["radius"] = number_or_text(rule.radius->constant(), rule.radius->name());
   if (!rule.split.empty()) dict["split"] = rule.split;
-  if (rule.weight_decay > 0) dict["weight_decay"] = rule.weight_decay;
+  if (const auto weight = rule.decay.constant(); !rule.decay.is_none()) {
+    if (weight) dict["weight_decay"] = *weight;
+    if (!weight) dict["decay"] = rule.decay.name();
+  }
   if (rule.ball) dict["ball"] = *rule.ball;
   if (rule.sphere) dict["sphere"] = number_or_text(rule.sphere->number(), rule.sphere->name());
   return dict;

@@ -4,6 +4,8 @@
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/lmo/width_factor.h"
 #include "gluon/momentum/momentum.h"
+#include "gluon/normalize/normalize.h"
+#include "gluon/radius/decay.h"
 #include "gluon/radius/radius.h"
 #include "gluon/radius/schedule.h"
 #include "gluon/smoothness/trajectory.h"
@@ -15,7 +17,7 @@
 // The first byte selects the kind of expression, the rest is its text. Names read back to themselves.
 void gluon::fuzz::expressions(std::string_view bytes) {
   if (bytes.empty()) return;
-  const int kind = static_cast<unsigned char>(bytes[0]) % 11;
+  const int kind = static_cast<unsigned char>(bytes[0]) % 13;
   const std::string_view text = bytes.substr(1);
   const MatrixShape shape{.rows = 8, .cols = 6};
   const auto round_trip = [](auto make, const auto& name) { require(make(name) == name); };
@@ -52,6 +54,15 @@ void gluon::fuzz::expressions(std::string_view bytes) {
     case 7: return static_cast<void>(lab::parse_axis(std::string(text)));
     case 8: return static_cast<void>(parse_estimator(text));
     case 9: return static_cast<void>(glob_match(text.substr(0, text.size() / 2), text.substr(text.size() / 2)));
-    default: return static_cast<void>(Geometry({{.pattern = "*", .norm = std::string(text)}}));
+    case 10: return static_cast<void>(Geometry({{.pattern = "*", .norm = std::string(text)}}));
+    case 11: {
+      const auto name = [](std::string_view given) { return Normalize(given).name(); };
+      return round_trip(name, name(text));
+    }
+    default: {
+      const auto name = [](std::string_view given) { return Decay(given).name(); };
+      require(Decay(text).weight(1000) >= 0);
+      return round_trip(name, name(text));
+    }
   }
 }

@@ -74,16 +74,16 @@ TEST(Geometry, BadRulesAreRejected) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}), "unknown name 'nuclear'");
   EXPECT_INPUT_ERROR(NormChoice(std::shared_ptr<const Norm>()), "Rule: expected a norm, got none");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0, got 0");
-  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .weight_decay = -1}}), "rule 'a*': weight decay must be >= 0, got -1");
-  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.weight_decay = INFINITY}}), "weight decay must be >= 0, got inf");
+  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .decay = -1}}), "Decay: the weight decay must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.decay = INFINITY}}), "weight decay must be >= 0, got inf");
   for (const auto& [ball, text] : {std::pair{-2.0, "-2"}, {0.0, "0"}, {INFINITY, "inf"}}) {
     EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = ball}}), std::string("ball must be > 0, got ") + text);
   }
   EXPECT_INPUT_ERROR(
-      Geometry({{.weight_decay = 0.1, .ball = 2.0}}),
+      Geometry({{.decay = 0.1, .ball = 2.0}}),
       "rule '*': a weight decay, a ball and a sphere exclude each other, got weight decay 0.1 and ball 2");
   EXPECT_INPUT_ERROR(Geometry({{.ball = 2.0, .sphere = Sphere()}}), "exclude each other, got ball 2 and sphere auto");
-  EXPECT_INPUT_ERROR(Geometry({{.weight_decay = 0.1, .sphere = 3.0}}), "got weight decay 0.1 and sphere 3");
+  EXPECT_INPUT_ERROR(Geometry({{.decay = 0.1, .sphere = 3.0}}), "got weight decay 0.1 and sphere 3");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .sphere = Sphere()}}), "AdamW has no sphere");
   EXPECT_INPUT_ERROR((void)Sphere{0.0}, "Sphere: the radius must be > 0, got 0");
   EXPECT_INPUT_ERROR((void)Sphere{INFINITY}, "Sphere: the radius must be > 0, got inf");
@@ -91,6 +91,12 @@ TEST(Geometry, BadRulesAreRejected) {
     EXPECT_INPUT_ERROR(make_sphere(text), "sphere: expected a number");
   }
   EXPECT_INPUT_ERROR(Geometry({{.norm = "adamw", .ball = 2.0}}), "AdamW has no norm ball");
+  EXPECT_INPUT_ERROR(Geometry({{.decay = "cautious(0.1)", .ball = 2.0}}),
+                     "exclude each other, got decay cautious(0.1) and ball 2");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .normalize = "normuon(0.9)"}}),
+                     "rule '*': AdamW has no direction to normalize, got normuon(0.9)");
+  EXPECT_INPUT_ERROR(Geometry({{.normalize = "normuon(0.9)", .ball = 2.0}}),
+                     "a ball holds steps along the LMO alone, got normalize normuon(0.9) and ball 2");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .split = "qkv"}}), "it needs no split");
 }
 
@@ -104,13 +110,21 @@ TEST(Geometry, SpheresParseBack) {
 TEST(Geometry, RoutingReportHasOneLinePerRule) {
   const Geometry geometry({{.pattern = "*.qkv.*", .norm = "scaled(sqrt(n/m),spectral)", .radius = 0.5, .split = "qkv"},
                            {.role = Role::kConv},
-                           {.role = Role::kHidden, .radius = 0.25, .weight_decay = 0.1},
+                           {.role = Role::kHidden, .radius = 0.25, .decay = 0.1},
                            {.norm = "adamw", .radius = 0.001}});
   EXPECT_EQ(geometry.routing_report(small_gpt()),
             "group    norm                        radius  layers    parameters\n"
             "*.qkv.*  scaled(sqrt(n/m),spectral)  0.5          1           192  split qkv\n"
             "hidden   spectral                    0.25         1           256  weight decay 0.1\n"
             "*        adamw                       0.001        2           408\n");
+}
+
+TEST(Geometry, RoutingReportTellsNormalisationAndDecay) {
+  const Geometry geometry({{.normalize = "normuon(0.95)", .radius = 0.5, .decay = "cautious(0.01,linear(9,9))"}});
+  EXPECT_EQ(geometry.routing_report(std::vector<Layer>{{"w", at::zeros({2, 3})}}),
+            "group  norm      radius  layers    parameters\n"
+            "*      spectral  0.5          1             6  normalize normuon(0.95)  decay "
+            "cautious(0.01,linear(9,9,0))\n");
 }
 
 TEST(Geometry, RoutingReportTellsTheUsualSplit) {

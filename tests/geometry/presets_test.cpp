@@ -124,7 +124,7 @@ TEST(Presets, MuonAssignsOtherLayersToAdamWAndDoesNotDecayVectors) {
   EXPECT_EQ(norms_of(geometry, layers), (Norms{"adamw", "scaled(1/sqrt(max(1,m/n)),spectral)", "adamw", "adamw"}));
   expect_radii(geometry, layers, {0.001, 0.02, 0.001, 0.001});
   std::vector<double> decays;
-  for (const Rule& rule : rules_of(geometry, layers)) decays.push_back(rule.weight_decay);
+  for (const Rule& rule : rules_of(geometry, layers)) decays.push_back(rule.decay.constant().value());
   EXPECT_EQ(decays, (std::vector<double>{0.1, 0.1, 0, 0}));
   EXPECT_EQ(geometry.momentum().name(), "nesterov(0.95)");
 }
@@ -200,16 +200,17 @@ TEST(Presets, DefaultsByName) {
   expect_radii(make("sign_descent"), gpt(), {3e-4, 3e-4, 3e-4});
   expect_radii(make("normalized_descent"), gpt(), {0.02, 0.02, 0.02});
   expect_radii(make("adamw"), gpt(), {3e-4, 3e-4, 3e-4});
-  EXPECT_EQ(make("adamw").rules()[0].weight_decay, 0.1);
+  EXPECT_EQ(make("adamw").rules()[0].decay.name(), "0.1");
   expect_radii(make("scion"), gpt(), {1.08, 0.018, 0.018}, {3000, 50, 50});
   expect_radii(make("muon"), gpt(), {3e-4, 0.02, 3e-4});
 }
 
 TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
-  const Geometry norms({{.norm = "scaled(2,spectral(newton_schulz:5))", .weight_decay = 0.5}});
+  const Geometry norms({{.norm = "scaled(2,spectral(newton_schulz:5))", .normalize = "normuon(0.95)", .decay = 0.5}});
   const Rule rule = presets::deterministic_gluon({.norms = norms}).rules()[0];
   EXPECT_EQ(rule.norm.name(), "scaled(2,spectral(newton_schulz:5))");
-  EXPECT_EQ(rule.weight_decay, 0);
+  EXPECT_TRUE(rule.normalize.is_none());
+  EXPECT_TRUE(rule.decay.is_none());
 }
 
 TEST(Presets, BadInput) {

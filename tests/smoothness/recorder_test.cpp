@@ -282,6 +282,33 @@ TEST(Recorder, DisplacementOnASphereIsTheTrueOne) {
   EXPECT_LT(trajectory.layers[0].samples[2].displacement, 0.5);
 }
 
+TEST(Recorder, DisplacementAlongANormalisedDirectionIsTheTrueOne) {
+  const double t = 0.3;
+  std::vector<Layer> layers{{"w", at::randn({6, 4}, at::kDouble)}};
+  const Geometry geometry({{.norm = kNorm, .normalize = "adamuon(0.9)", .radius = t, .decay = "cautious(0.1)"}},
+                          Momentum::none());
+  Optimizer optimizer(layers, geometry);
+  const auto recorder = watch(optimizer, layers, measuring_geometry(geometry), {.every = 1});
+  std::vector<at::Tensor> x, g;
+  for (int k = 0; k < 4; ++k) {
+    layers[0].parameter.mutable_grad() = at::randn({6, 4}, at::kDouble);
+    g.push_back(layers[0].parameter.grad().clone());
+    x.push_back(layers[0].parameter.clone());
+    optimizer.step();
+  }
+  const Trajectory trajectory = recorder->take_samples();
+  ASSERT_EQ(trajectory.layers[0].samples.size(), 3u);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const Sample& sample = trajectory.layers[0].samples[k];
+    const double length = make_norm(kNorm)->norm((x[k + 1] - x[k]).unsqueeze(0)).item<double>();
+    EXPECT_NEAR(sample.displacement / length, 1, 1e-12);
+    EXPECT_GT(std::abs(length - t), 0.01);  // a step of radius t is no longer one of length t
+    EXPECT_EQ(sample.radius, t);
+    // The momentum's dual norm is the LMO's, whatever the layer moves along.
+    EXPECT_NEAR(sample.momentum / make_norm(kNorm)->dual_norm(g[k].unsqueeze(0)).item<double>(), 1, 1e-12);
+  }
+}
+
 TEST(Recorder, LeavesOutLayersThatDidNotMove) {
   const auto disturb = [](std::span<const Layer> layers, int64_t batch) {
     layers[0].parameter.mutable_grad() = at::Tensor();

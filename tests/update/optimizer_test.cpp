@@ -166,7 +166,7 @@ TEST(Optimizer, DecayAndBallShrinkTheWeights) {
     train(optimizer, layers);
     expect_close(layers[0].parameter, shrink * start - radius * layers[0].parameter.grad().sign());
   };
-  expect_step({.norm = "max_entry", .radius = 0.5, .weight_decay = 0.1}, 1, 1 - 0.05, 0.5);
+  expect_step({.norm = "max_entry", .radius = 0.5, .decay = 0.1}, 1, 1 - 0.05, 0.5);
   expect_step({.norm = "max_entry", .radius = 0.5, .ball = 2.0}, 1, 0.75, 0.5);  // Scion with gamma = 1/4
   expect_step({.norm = "max_entry", .radius = 1, .ball = 2.0}, 100, 0, 2);       // the ball limits the radius
 }
@@ -231,7 +231,7 @@ TEST(Optimizer, HalfPrecisionParametersKeepFloatState) {
 // to 1; only their sum, rounded once, moves the weight.
 TEST(Optimizer, DecayAndStepAreRoundedOnceInHalfPrecision) {
   for (const Geometry& geometry :
-       {Geometry({{.norm = "max_entry", .radius = 0.001, .weight_decay = 1.5}}), presets::adamw(0.001, 1.5)}) {
+       {Geometry({{.norm = "max_entry", .radius = 0.001, .decay = 1.5}}), presets::adamw(0.001, 1.5)}) {
     std::vector<Layer> layers{{"x", at::ones({2, 2}, at::kBFloat16)}};
     Optimizer optimizer(layers, geometry);
     layers[0].parameter.mutable_grad() = at::ones({2, 2}, at::kBFloat16);

@@ -23,6 +23,8 @@ std::vector<Row> rows() {
   return {{"muon_none", presets::muon({.scale = MuonScale::kNone})},
           {"muon_aspect", presets::muon({.scale = MuonScale::kAspect, .weight_decay = 0.01})},
           {"muon_match_adam", presets::muon({.scale = MuonScale::kMatchAdam})},
+          {"muon_cautious", presets::muon({.weight_decay = "cautious(0.05,linear(20,20))"})},
+          {"adamuon", presets::muon({.scale = MuonScale::kMatchAdam, .normalize = "adamuon(0.95)"})},
           {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
           {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
           {"sphere", presets::sphere({.steps = 20, .embedding = 0.1, .vector = 0.02})},

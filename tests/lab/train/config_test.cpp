@@ -74,7 +74,22 @@ TEST(TrainConfig, LrIsForAdamW) {
 TEST(TrainConfig, WeightDecayAppliesToEveryRule) {
   const Geometry geometry = with("weight-decay=0.5").geometry();
   EXPECT_FALSE(geometry.rules().empty());
-  for (const Rule& rule : geometry.rules()) EXPECT_EQ(rule.weight_decay, 0.5);
+  for (const Rule& rule : geometry.rules()) EXPECT_EQ(rule.decay.name(), "0.5");
+}
+
+TEST(TrainConfig, DecayTakesEveryForm) {
+  const Geometry cautious = with("preset=muon\ndecay='cautious(0.5,linear(9,9))'").geometry();
+  for (const Rule& rule : cautious.rules()) {
+    EXPECT_EQ(rule.decay.name(), "cautious(0.5,linear(9,9,0))");
+  }
+  EXPECT_EQ(with("preset=adamw\ndecay=0.25").geometry().rules()[0].decay.constant(), 0.25);
+}
+
+TEST(TrainConfig, NormalizeIsForSpectralNorms) {
+  const Geometry geometry = with("normalize='adamuon(0.9)'").geometry();
+  for (const Rule& rule : geometry.rules()) {
+    EXPECT_EQ(rule.normalize.name(), rule.norm.is_spectral() ? "adamuon(0.9)" : "none") << rule.norm.name();
+  }
 }
 
 TEST(TrainConfig, TheEstimatorFollowsTheBatch) {
@@ -107,6 +122,12 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"lr=0.25", "--lr is the learning rate of AdamW; preset unscion takes --radius instead"},
     {"preset=sgd\nlr=0.25", "--lr is the learning rate of AdamW; preset sgd takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
+    {"decay=often", "decay: unknown name 'often'; allowed are a number, decoupled(WEIGHT[,SCHEDULE])"},
+    {"decay=-1", "Decay: the weight decay must be >= 0, got -1"},
+    {"decay=0.5\nweight-decay=0.25", "--weight-decay 0.25 and --decay 0.5 set the same; give one"},
+    {"preset=scion\ndecay='cautious(0.5)'", "exclude each other, got decay cautious(0.5) and ball 50"},
+    {"normalize=rows", "normalize: unknown name 'rows'; allowed are none, normuon(BETA2[,EPS])"},
+    {"preset=scion\nnormalize='normuon(0.9)'", "a ball holds steps along the LMO alone"},
     {"preset=sphere\nweight-decay=0.5", "exclude each other, got weight decay 0.5 and sphere auto"},
     {"preset=unscion\nradius=auto", "--radius auto: preset unscion has no law for its radii, only sphere has one"},
     {"preset=sphere\nradius=steps=5", "--radius steps: preset sphere takes them from --steps"},
@@ -144,12 +165,15 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"radius=hidden=smooth(0,1e39)", "--radius hidden must be in 1e-30..1e+30"},
     {"preset=muon\nlr=1e39", "--lr must be in 1e-30..1e+30"},
     {"weight-decay=1e39", "--weight-decay must be in 1e-30..1e+30"},
+    {"decay='cautious(1e39)'", "--decay must be in 1e-30..1e+30"},
     {"preset=scion\nradius=gamma=1e-20,hidden=1e-20", "a radius of --preset scion must be in 1e-30..1e+30"},
 };
 
 const std::pair<const char*, const char*> kWithoutEffect[] = {
     {"preset=adamw\nmomentum=ema(0.1)", "--momentum has no effect on preset adamw, got ema(0.1)"},
     {"preset=sign_descent\northogonalizer=svd", "--orthogonalizer has no effect on preset sign_descent"},
+    {"preset=adamw\nnormalize='normuon(0.9)'",
+     "--normalize has no effect on preset adamw, which has no spectral norm, got normuon(0.9)"},
     {"test-images=5", "--train-images and --test-images need --model cifar-cnn"},
     {"model=cifar-cnn\nval-tokens=8", "cifar-cnn validates on the test images of --data; it does not take --val-data"},
     {"model=cifar-cnn\nval-data=a.txt", "it does not take --val-data or --val-tokens"},

@@ -86,7 +86,7 @@ TEST(RadiusFlag, NormsAndDecaysRemain) {
   const std::vector<std::size_t> before = presets::unscion().assign(layers), after = geometry.assign(layers);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     EXPECT_EQ(geometry.rules()[after[i]].norm.name(), presets::unscion().rules()[before[i]].norm.name());
-    EXPECT_EQ(geometry.rules()[after[i]].weight_decay, 0.25);
+    EXPECT_EQ(geometry.rules()[after[i]].decay.constant(), 0.25);
   }
 }
 

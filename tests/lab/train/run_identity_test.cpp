@@ -16,6 +16,7 @@ const std::map<std::string, std::string> kOtherValues{
     {"model", "nanogpt-124m"}, {"layers", "2"}, {"width", "64"}, {"heads", "1"}, {"seq", "16"},
     {"vocabulary", "300"}, {"data", ""}, {"vocab", ""}, {"val-data", ""}, {"val-tokens", "64"}, {"batch", "8"}, {"accumulate", "2"}, {"parts", "2"},
     {"preset", "unscion"}, {"radius", "hidden=0.1"}, {"lr", "0.5"}, {"weight-decay", "0.5"},
+    {"decay", "cautious(0.5)"}, {"normalize", "normuon(0.9)"},
     {"momentum", "ema(0.5)"}, {"schedule", "constant"}, {"orthogonalizer", "svd"}, {"clip", "2"},
     {"label-smoothing", "0.1"}, {"steps", "7"}, {"seed", "3"}, {"precision", "float32"}, {"cuda-graph", "0"},
     {"eval-every", "3"}, {"save-every", "3"}, {"on-nan", "skip"}, {"nan-limit", "3"}, {"smoothness-every", "2"}, {"smoothness-start", "5"}, {"smoothness-mode", "consecutive"},

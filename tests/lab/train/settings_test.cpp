@@ -62,8 +62,21 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   EXPECT_EQ(settings["lr"], "0.01");
   EXPECT_EQ(settings["momentum"], "nesterov(0.95)");
 
+  EXPECT_EQ(settings["normalize"], "none");
+  EXPECT_EQ(settings["weight-decay"], "0");
+  EXPECT_FALSE(settings.contains("decay"));
+  config.decay = "cautious(0.1,warmup(5))";
+  config.normalize = "normuon(0.95)";
+  settings = resolved(config);
+  EXPECT_EQ(settings["normalize"], "normuon(0.95)");
+  EXPECT_EQ(settings["decay"], "cautious(0.1,warmup(5))");
+  EXPECT_FALSE(settings.contains("weight-decay"));
+  config.decay.clear();
+  config.normalize.clear();
+
   config.preset = "sgd";
   config.lr = 0;
+  EXPECT_FALSE(resolved(config).contains("normalize"));
   EXPECT_EQ(resolved(config)["radius"], "hidden=steepest(0.1), embedding=steepest(0.1)");
 
   config.preset = "muon(match_adam)";
