@@ -26,15 +26,16 @@ std::string muon_norm(MuonScale scale) {
   return {};
 }
 
-// Of muon(SCALE); that of muon where there is none.
+// Of muon(SCALE) or normuon(SCALE); that of muon where there is none.
 MuonScale muon_scale(std::string_view preset) {
   const Spec spec = parse_spec(preset, "preset");
-  const std::string scale = preset == "muon" ? "aspect" : spec.arguments.size() == 1 ? spec.arguments[0] : "";
+  const std::string scale = preset == spec.name ? "aspect" : spec.arguments.size() == 1 ? spec.arguments[0] : "";
   if (scale == "none") return MuonScale::kNone;
   if (scale == "aspect") return MuonScale::kAspect;
   if (scale == "match_adam") return MuonScale::kMatchAdam;
-  throw InputError(
-      join("preset: unknown scale in '", preset, "'; allowed are muon(none), muon(aspect), muon(match_adam)"));
+  const std::string& name = spec.name;
+  throw InputError(join("preset: unknown scale in '", preset, "'; allowed are ", name, "(none), ", name, "(aspect), ",
+                        name, "(match_adam)"));
 }
 
 // Scion's norms with the radii of UnscionOptions or ScionOptions times gamma; conv_gamma is for convolutions, and for
@@ -86,6 +87,11 @@ int64_t whole_steps(double steps) {
   return static_cast<int64_t>(steps);
 }
 
+// Whether `preset` is `name` or name(...).
+bool is_called(std::string_view preset, std::string_view name) {
+  return preset.starts_with(name) && (preset.size() == name.size() || preset[name.size()] == '(');
+}
+
 Fields scion_fields(auto& o) {
   return {{"hidden", &o.hidden}, {"embedding", &o.embedding},
           {"conv", &o.conv},     {"untied_embedding", &o.untied_embedding},
@@ -105,6 +111,11 @@ Geometry muon(const MuonOptions& options) {
                           {.norm = "adamw", .radius = options.adamw}};
   rules[0].normalize = rules[1].normalize = options.normalize;
   return Geometry(std::move(rules), Momentum::nesterov(0.95));
+}
+
+Geometry normuon(MuonOptions options) {
+  if (options.normalize.is_none()) options.normalize = Normalize::normuon(0.95);
+  return muon(options);
 }
 
 Geometry unscion(const UnscionOptions& options) { return Geometry(scion_rules(options, 1, 1)); }
@@ -180,7 +191,7 @@ Geometry adamw(double learning_rate, double weight_decay) {
   return Geometry({{.norm = "adamw", .radius = learning_rate, .decay = weight_decay}});
 }
 
-bool is_muon(std::string_view name) { return name == "muon" || name.starts_with("muon("); }
+bool is_muon(std::string_view name) { return is_called(name, "muon") || is_called(name, "normuon"); }
 
 Geometry make(std::string_view name, const Radii& radii) {
   const auto single = [&](double value) {
@@ -190,7 +201,7 @@ Geometry make(std::string_view name, const Radii& radii) {
   if (is_muon(name)) {
     MuonOptions options{.scale = muon_scale(name)};
     read_radii(name, radii, {{"hidden", &options.hidden}, {"adamw", &options.adamw}});
-    return muon(options);
+    return is_called(name, "muon") ? muon(options) : normuon(options);
   }
   if (name == "unscion") {
     UnscionOptions options;
@@ -224,8 +235,8 @@ Geometry make(std::string_view name, const Radii& radii) {
   if (name == "adamw") return adamw(single(3e-4));
   throw InputError(
       join("preset: unknown name '", name,
-           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), scion, unscion, sphere, sign_descent, "
-           "normalized_descent, sgd, deterministic_gluon, adamw"));
+           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), normuon (with the same scales), scion, "
+           "unscion, sphere, sign_descent, normalized_descent, sgd, deterministic_gluon, adamw"));
 }
 
 }  // namespace gluon::presets

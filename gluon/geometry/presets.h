@@ -2,6 +2,7 @@
 //
 //   muon, muon(SCALE)    hidden, conv: spectral with one of the scales none, aspect (muon's) and match_adam; AdamW
 //                        elsewhere. Public Muon's own steps are OptimizerOptions{.orthogonalizer = "newton_schulz"}
+//   normuon[(SCALE)]     muon with normalize = normuon(0.95)
 //   scion, unscion       hidden     scaled(sqrt(n/m),spectral)
 //                        conv       scaled(sqrt(kernel*n/m),spectral)
 //                        head       scaled(n,max_entry)
@@ -41,7 +42,7 @@ struct MuonOptions {
   MuonScale scale = MuonScale::kAspect;
   Decay weight_decay{};   // of matrices; vectors and scalars do not decay
   double adamw = 3e-4;    // learning rate of the layers that are no hidden matrices
-  Normalize normalize{};  // of hidden matrices and convolutions
+  Normalize normalize{};  // of hidden matrices and convolutions; normuon's own is normuon(0.95)
 };
 
 /// Radii t of unconstrained Scion; the defaults are those of the paper's NanoGPT and CIFAR-10 runs, which take them
@@ -90,6 +91,11 @@ struct DeterministicOptions {
 };
 
 Geometry muon(const MuonOptions& options = {});
+
+/// Muon with NorMuon's normalisation, normuon(0.95) unless the options have one. These defaults, hidden 0.02, Nesterov
+/// 0.95, muon's scale and no decay, are those of the authors' normuon.py; the paper's algorithm 1 has the scale
+/// match_adam. nanochat adds cautious decay: {.weight_decay = "cautious(0.2,linear(K,K))"}.
+Geometry normuon(MuonOptions options = {});
 Geometry scion(const ScionOptions& options = {});
 Geometry unscion(const UnscionOptions& options = {});
 Geometry sphere(const SphereOptions& options);
@@ -99,7 +105,7 @@ Geometry sgd(double learning_rate = 0.1);
 Geometry deterministic_gluon(const DeterministicOptions& options);
 Geometry adamw(double learning_rate = 3e-4, double weight_decay = 0.1);
 
-/// Whether a preset's name is muon, perhaps with a scale.
+/// Whether a preset's name is muon or normuon, perhaps with a scale.
 bool is_muon(std::string_view name);
 
 /// The preset called `name` with the radii in `radii` instead of its own, keyed as the option fields above

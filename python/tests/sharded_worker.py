@@ -131,7 +131,7 @@ def from_torch(group, part):
     return model, optimizer
 
 
-PRESETS = ["unscion", "scion", "muon", "sgd", "adamw", "deterministic_gluon"]
+PRESETS = ["unscion", "scion", "muon", "normuon", "sgd", "adamw", "deterministic_gluon"]
 SCENARIOS = {
     **{preset: steps_of(preset=preset) for preset in PRESETS},
     "sphere": steps_of(preset="sphere", steps=STEPS),

@@ -14,7 +14,7 @@ PROGRAM = os.environ.get("GLUON_PARITY_PROGRAM")
 
 @pytest.mark.skipif(PROGRAM is None, reason="GLUON_PARITY_PROGRAM is not set to the C++ program")
 @pytest.mark.parametrize(
-    "preset", ["unscion", "scion", "sphere", "muon", "sign_descent", "normalized_descent", "sgd", "adamw"]
+    "preset", ["unscion", "scion", "sphere", "muon", "normuon", "sign_descent", "normalized_descent", "sgd", "adamw"]
 )
 def test_same_bits_as_the_cpp_program(preset, tmp_path):
     subprocess.run([PROGRAM, preset, str(tmp_path / "bytes")], check=True)

@@ -11,7 +11,7 @@ from conftest import Net, same_bits, train, trained
 import gluon
 
 METHODS = {
-    "normuon": dict(geometry=[{"role": "hidden", "normalize": "normuon(0.95)"}], preset="muon"),
+    "normuon": dict(preset="normuon"),
     "adamuon": dict(geometry=[{"role": "hidden", "normalize": "adamuon(0.95)"}], preset="unscion"),
     "cautious": dict(geometry=[{"norm": "adamw", "radius": 0.01, "decay": "cautious(0.5,linear(9,9))"}]),
 }
@@ -30,8 +30,8 @@ def polar(g):
 def test_normuon_with_cautious_decay_is_the_papers_formula():
     weight = torch.nn.Parameter(gradients((9, 4), 1)[0])
     x, buffer, v = weight.detach().clone(), torch.zeros(9, 4, dtype=torch.float64), 0.0
-    group = {"params": [("w", weight)], "normalize": "normuon(0.95)", "decay": "cautious(0.3,linear(20,20))"}
-    optimizer = gluon.Gluon([group], preset="muon", orthogonalizer="svd")
+    group = {"params": [("w", weight)], "decay": "cautious(0.3,linear(20,20))"}
+    optimizer = gluon.Gluon([group], preset="normuon", orthogonalizer="svd")
     for step, g in enumerate(gradients((9, 4), 21)[1:]):
         weight.grad = g
         optimizer.step()
@@ -74,7 +74,7 @@ def test_second_moments_of_rows_and_entries_have_names_of_their_own():
 
 def test_second_moments_of_other_systems_are_refused():
     weight = torch.nn.Parameter(torch.ones(3, 2))
-    optimizer = gluon.Gluon([("w", weight)], geometry=[{"normalize": "normuon(0.95)"}])
+    optimizer = gluon.Gluon([("w", weight)], preset="normuon")
     entry = {"momentum_buffer": torch.ones(3, 2), "second_momentum_buffer": torch.ones(3, 1)}
     with pytest.raises(ValueError, match="has 'second_momentum_buffer'; allowed are momentum_buffer, exp_avg"):
         optimizer.load_state_dict({"state": {0: entry}, "param_groups": [{"params": [0], "lr": 1}]})

@@ -37,6 +37,7 @@ CASES = [
     ("nanogpt", "scion", "gamma=0.006,hidden=5,embedding=60", 1),
     ("nanogpt", "sphere", "factor=0.5,embedding=0.5", 1),
     ("nanogpt", "muon", "hidden=0.02,adamw=0.003", 2),
+    ("nanogpt", "normuon", "hidden=0.02,adamw=0.003", 2),
     ("nanogpt", "sign_descent", "all=0.003", 1),
     ("nanogpt", "normalized_descent", "all=0.1", 1),
     ("nanogpt", "sgd", "all=1", 1),
@@ -46,6 +47,7 @@ CASES = [
     ("cnn", "scion", "conv_gamma=0.004,conv=4,head=80", 1),
     ("cnn", "sphere", "factor=0.35,head=1.1", 1),
     ("cnn", "muon", "hidden=0.0075,adamw=0.0025", 2),
+    ("cnn", "normuon", "hidden=0.0055,adamw=0.0028", 2),
     ("cnn", "sign_descent", "all=0.0018", 1),
     ("cnn", "normalized_descent", "all=0.05", 1),
     ("cnn", "sgd", "all=0.2", 1),
@@ -228,6 +230,9 @@ def orthogonalized(g, exact):
     return u * s @ vh
 
 
+MUONS = ("muon", "normuon")
+
+
 def norm_of(preset, role, shape):
     """Kind and factor: |x| = factor kind(x) on the matrix (m, n)."""
     m, n, kernel = shape[0], math.prod(shape[1:]), math.prod(shape[2:])
@@ -236,8 +241,8 @@ def norm_of(preset, role, shape):
     if preset == "normalized_descent":
         return "euclidean", 1
     if role in ("hidden", "conv") and preset != "adamw":
-        return "spectral", 1 / math.sqrt(max(1, m / n)) if preset == "muon" else math.sqrt(kernel * n / m)
-    if preset in ("muon", "adamw"):
+        return "spectral", 1 / math.sqrt(max(1, m / n)) if preset in MUONS else math.sqrt(kernel * n / m)
+    if preset in (*MUONS, "adamw"):
         return "adamw", 1
     return ("euclidean", 1 / math.sqrt(m)) if role == "vector" else ("max_entry", n)
 
@@ -246,7 +251,7 @@ def radius_of(preset, role, given):
     """t, and for scion the ball; what the presets say where nothing is given."""
     if "all" in given or preset == "deterministic_gluon":
         return given.get("all"), None
-    if preset == "muon":
+    if preset in MUONS:
         return given["hidden" if role in ("hidden", "conv") else "adamw"], None
     conv = given.get("conv", 0)
     own = given.get(role, {"head": 100 * conv, "vector": conv}.get(role))
@@ -296,6 +301,8 @@ class Optimizer:
                 continue
             g = self.momentum(w.grad, self.memory[name]).reshape(w.shape[0], -1)
             direction, dual = self.lmo(g, kind)
+            if self.preset == "normuon":
+                direction = self.by_neurons(direction, self.memory[name])
             if radius is None:  # theorem 1
                 radius = (dual / factor) / (self.given["L0"] + self.given["L1"] * dual / factor)
             t = radius * multiplier
@@ -310,9 +317,15 @@ class Optimizer:
     def momentum(self, gradient, memory):
         if self.preset == "deterministic_gluon":
             return gradient
-        beta = 0.95 if self.preset == "muon" else 0.9
+        beta = 0.95 if self.preset in MUONS else 0.9
         memory[0] = beta * memory[0] + (1 - beta) * gradient
-        return beta * memory[0] + (1 - beta) * gradient if self.preset == "muon" else memory[0]
+        return beta * memory[0] + (1 - beta) * gradient if self.preset in MUONS else memory[0]
+
+    def by_neurons(self, direction, memory):
+        """NorMuon's algorithm 1: rows divided by the root of their second moments, the length of the whole kept."""
+        memory[1] = 0.95 * memory[1].reshape(len(direction), -1)[:, :1] + 0.05 * (direction**2).mean(1, keepdim=True)
+        rows = torch.where(memory[1] > 0, direction / memory[1].sqrt(), direction)
+        return rows * (direction.norm() / rows.norm() if rows.any() else 0)
 
     def lmo(self, g, kind):
         """The direction of the unscaled norm, and the dual norm."""

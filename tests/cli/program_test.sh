@@ -65,6 +65,12 @@ expect 2 "holds no run" sample "$work/nowhere"
 expect 0 "steepest(0.5)  " train "${shape[@]}" --steps 2 --preset sgd --radius all=0.5 --weight-decay 0.125 --out "$work/sgd"
 expect 0 "weight decay 0.125" train --resume --out "$work/sgd" --steps 3
 expect 2 "preset sgd takes --radius instead" train --preset sgd --lr 0.5
+# Normalised directions and a decay on a schedule of its own belong to a run.
+expect 0 "normalize normuon(0.95)  decay cautious(0.1,linear(4,4,0))" \
+  train "${shape[@]}" --steps 2 --preset normuon --decay 'cautious(0.1,linear(4,4))' --out "$work/normuon"
+expect 2 "another run: its geometry is" train --resume --out "$work/normuon" --steps 3 --normalize 'adamuon(0.95)'
+expect 0 "finished after 3 steps" train --resume --out "$work/normuon" --steps 3
+expect 2 "--normalize has no effect on preset adamw" train --preset adamw --normalize 'normuon(0.9)'
 # A scale of Muon is part of its name, but its parentheses are not part of a folder's.
 expect 0 "finished after 2 steps" train "${shape[@]}" --steps 2 --preset 'muon(none)' --lr 0.01
 check "the run has no parentheses in its name" [ -e runs/nanogpt-tiny-muon-none-1/config.toml ]

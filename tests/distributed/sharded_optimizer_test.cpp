@@ -90,7 +90,7 @@ TEST_P(Sharded, TrainsAsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Sharded,
                          ::testing::Combine(::testing::Values(2, 3, 6),
-                                            ::testing::Values("unscion", "sphere", "muon", "sgd", "adamw")));
+                                            ::testing::Values("unscion", "sphere", "muon", "normuon", "sgd", "adamw")));
 
 TEST(ShardedState, EqualsTheStateOfOneRank) {
   expect_ranks(3, [](const Ranks& ranks) {

@@ -150,7 +150,29 @@ TEST(Presets, MuonScalesByName) {
     EXPECT_EQ(make(name).momentum().name(), "nesterov(0.95)");
     EXPECT_TRUE(presets::is_muon(name));
   }
-  for (const char* name : {"muons", "scion", "", "unscion(muon)"}) EXPECT_FALSE(presets::is_muon(name)) << name;
+  for (const char* name : {"muons", "scion", "", "unscion(muon)", "normuons"})
+    EXPECT_FALSE(presets::is_muon(name)) << name;
+}
+
+TEST(Presets, NormuonIsMuonWithNormalisedRows) {
+  using presets::make;
+  for (const auto& [name, own] : {std::pair{"normuon", "muon"}, {"normuon(match_adam)", "muon(match_adam)"}}) {
+    const Geometry normuon = make(name, {{"hidden", 0.5}, {"adamw", 0.25}}), muon = make(own);
+    EXPECT_TRUE(presets::is_muon(name));
+    EXPECT_EQ(norms_of(normuon, gpt()), norms_of(muon, gpt()));
+    EXPECT_EQ(normuon.momentum().name(), "nesterov(0.95)");
+    expect_radii(normuon, gpt(), {0.25, 0.5, 0.25});
+    for (const Rule& rule : normuon.rules()) {
+      EXPECT_EQ(rule.normalize.name(), rule.norm.is_adamw() ? "none" : "normuon(0.95)");
+      EXPECT_TRUE(rule.decay.is_none());
+    }
+    for (const Rule& rule : muon.rules()) EXPECT_TRUE(rule.normalize.is_none());
+  }
+  expect_radii(make("normuon"), gpt(), {3e-4, 0.02, 3e-4});
+  const Geometry chosen = presets::normuon({.weight_decay = "cautious(0.2,linear(9,9))", .normalize = "adamuon(0.9)"});
+  EXPECT_EQ(chosen.rules()[0].normalize.name(), "adamuon(0.9)");
+  EXPECT_EQ(chosen.rules()[2].decay.name(), "cautious(0.2,linear(9,9,0))");
+  EXPECT_TRUE(chosen.rules().back().decay.is_none());
 }
 
 TEST(Presets, SgdTakesALearningRate) {
@@ -216,8 +238,11 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("lion"),
                      "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
-                     "muon(match_adam), scion, unscion, sphere, sign_descent, normalized_descent, sgd, "
-                     "deterministic_gluon, adamw");
+                     "muon(match_adam), normuon (with the same scales), scion, unscion, sphere, sign_descent, "
+                     "normalized_descent, sgd, deterministic_gluon, adamw");
+  EXPECT_INPUT_ERROR(
+      presets::make("normuon(adam)"),
+      "unknown scale in 'normuon(adam)'; allowed are normuon(none), normuon(aspect), normuon(match_adam)");
   for (const char* name : {"muon(adam)", "muon()", "muon(none,aspect)"}) {
     EXPECT_INPUT_ERROR(presets::make(name), "unknown scale in '" + std::string(name) + "'; allowed are muon(none), ");
   }

@@ -90,6 +90,8 @@ TEST(TrainConfig, NormalizeIsForSpectralNorms) {
   for (const Rule& rule : geometry.rules()) {
     EXPECT_EQ(rule.normalize.name(), rule.norm.is_spectral() ? "adamuon(0.9)" : "none") << rule.norm.name();
   }
+  EXPECT_EQ(with("preset=normuon\nnormalize=none").geometry().rules()[0].normalize.name(), "none");
+  EXPECT_EQ(with("preset=normuon\nlr=0.25").geometry().rules().back().radius->name(), "0.25");
 }
 
 TEST(TrainConfig, TheEstimatorFollowsTheBatch) {

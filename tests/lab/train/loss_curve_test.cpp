@@ -202,8 +202,8 @@ TEST(LossCurves, CoverEveryModelAndPresetAndGoDown) {
     EXPECT_LT(curve.losses[kSteps - 1], curve.losses[0] - 0.3) << curve.model << ' ' << curve.preset;
   }
   for (const char* model : {"nanogpt", "cnn"}) {
-    for (const char* preset : {"unscion", "scion", "sphere", "muon", "sign_descent", "normalized_descent", "sgd",
-                               "deterministic_gluon", "adamw"}) {
+    for (const char* preset : {"unscion", "scion", "sphere", "muon", "normuon", "sign_descent", "normalized_descent",
+                               "sgd", "deterministic_gluon", "adamw"}) {
       EXPECT_EQ(covered.count({model, preset}), 1) << model << ' ' << preset;
     }
   }

@@ -15,8 +15,8 @@ std::map<std::string, std::string> resolved(const TrainConfig& config) {
 }
 
 TEST(Settings, HoldNoPlaceholders) {
-  for (const char* preset : {"unscion", "scion", "sphere", "muon", "muon(none)", "sign_descent", "normalized_descent",
-                             "sgd", "deterministic_gluon", "adamw"}) {
+  for (const char* preset : {"unscion", "scion", "sphere", "muon", "muon(none)", "normuon", "sign_descent",
+                             "normalized_descent", "sgd", "deterministic_gluon", "adamw"}) {
     for (const char* model : {"nanogpt-tiny", "nanogpt-124m", "cifar-cnn"}) {
       for (const int64_t every : {0, 5}) {
         TrainConfig config;
@@ -66,13 +66,12 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   EXPECT_EQ(settings["weight-decay"], "0");
   EXPECT_FALSE(settings.contains("decay"));
   config.decay = "cautious(0.1,warmup(5))";
-  config.normalize = "normuon(0.95)";
+  config.preset = "normuon";
   settings = resolved(config);
   EXPECT_EQ(settings["normalize"], "normuon(0.95)");
   EXPECT_EQ(settings["decay"], "cautious(0.1,warmup(5))");
   EXPECT_FALSE(settings.contains("weight-decay"));
   config.decay.clear();
-  config.normalize.clear();
 
   config.preset = "sgd";
   config.lr = 0;
