@@ -56,6 +56,16 @@ std::string command_line(const ReproduceCommand& command, const std::string& nam
               command.device == "cpu" ? "" : " --device " + command.device, " --data DATA --out OUT");
 }
 
+void prepare_data(lab::Workbench& bench) {
+  std::string prepared;
+  try {
+    prepared = bench.language().data;
+  } catch (const lab::MissingMaterial& error) {
+    throw InputError(join("reproduce: data ", error.what()));
+  }
+  std::cout << (prepared.empty() ? "nothing to prepare" : "prepared " + prepared) << '\n';
+}
+
 // The page of a study that ran; nothing when `all` skips it.
 std::string run_study(const Study& study, const ReproduceCommand& command, lab::Workbench& bench) {
   std::cout << "\n== " << study.name << ": " << study.title << std::endl;
@@ -88,7 +98,7 @@ void reproduce(const ReproduceCommand& command) {
   std::string pages;
   std::size_t written = 0;
   try {
-    if (data_only) std::cout << "prepared " << bench.language().data << '\n';
+    if (data_only) prepare_data(bench);
     for (const Study* study : studies) {
       const std::string page = run_study(*study, command, bench);
       if (page.empty()) continue;

@@ -13,7 +13,8 @@ lab::StudyResult norms(lab::Workbench& bench) {
   lab::StudyResult result;
   result.notes.push_back(scale_note(bench, bench.language()));
   result.notes.emplace_back(
-      "Both runs take the same steps; only the norms that measure differ. As in the paper lambda = 0, and the first "
+      "Both runs take the same steps, with the same number of threads; only the norms that measure differ. As in the "
+      "paper lambda = 0, and the first "
       "sample is left out for Euclidean norms.");
   lab::TrainConfig config = measured(bench, Estimator::kConsecutive);
   const lab::RunResult special = bench.train("unscion-consecutive", config);

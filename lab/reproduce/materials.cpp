@@ -74,11 +74,12 @@ Corpus prepare_bytes(const fs::path& data, const fs::path& folder, const Announc
   const fs::path train = folder / "train.txt", validation = folder / "validation.txt";
   const Corpus corpus{train.string(), validation.string(), kValidationBytes};
   if (fs::exists(train) && fs::exists(validation)) return corpus;
-  if (!fs::exists(data / kBytesSource)) {
-    announce(join("there is no ", (data / kBytesSource).string(), ": language models train on Gluon's own sources"));
+  const fs::path source = data / kBytesSource;
+  if (!fs::exists(source)) {
+    announce(join("there is no ", source.string(), ": language models train on Gluon's own sources"));
     return {};
   }
-  const Split split = shuffled(read_file(data / kBytesSource), 2 * kValidationBytes, kBytesSource);
+  const Split split = shuffled(read_file(source), 2 * kValidationBytes, source);
   make_folder(folder);
   write_text_atomically(train, split.train);
   write_text_atomically(validation, split.validation);

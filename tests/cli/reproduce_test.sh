@@ -14,6 +14,8 @@ expect 2 "--device must be cpu, cuda or cuda:N" reproduce norms --small --data n
 expect 2 "--device must be cpu, cuda or cuda:N" reproduce authors-logs --data none --device tpu --out r
 expect 2 "'data' stands alone, got it beside other names" reproduce data norms --data none --out r
 expect 2 "'list' stands alone, got it beside other names" reproduce list list
+expect 2 "reproduce: data needs none/text/wikipedia.txt.xz; --data names its folder" reproduce data --data none --out r
+expect 0 "nothing to prepare" reproduce data --small --data none --out r
 check "nothing is left of what could not run" [ ! -e r/results.csv ]
 
 # norms: two runs. Stopped in the first one, the same command goes on.

@@ -84,7 +84,7 @@ TEST_F(Materials, BadSources) {
   folder_.write("data/text/openwebtext-sample.txt.xz", packed(std::string(300000, 'x')));
   EXPECT_INPUT_ERROR(prepare(), "must have several documents, got 1");
   folder_.write("data/text/openwebtext-sample.txt.xz", packed("short"));
-  EXPECT_INPUT_ERROR(prepare(), "must have more than 262144 bytes, got 5");
+  EXPECT_INPUT_ERROR(prepare(), "data/text/openwebtext-sample.txt.xz must have more than 262144 bytes, got 5");
   EXPECT_INPUT_ERROR(prepare_tokens(data_, out_, [](const std::string&) {}),
                      "text/wikipedia.txt.xz; --data names its folder");
   EXPECT_THROW(material(data_, "cifar10"), MissingMaterial);
