@@ -1,5 +1,6 @@
 """What the ranks of test_fsdp.py do, and the program of one rank. Arguments: rank, ranks, folder."""
 
+import contextlib
 import copy
 import datetime
 import functools
@@ -8,6 +9,7 @@ import pathlib
 import pickle
 import re
 import sys
+import unittest.mock
 import warnings
 
 import torch
@@ -149,8 +151,7 @@ def over(mesh):
     from torch.distributed.fsdp import fully_shard
 
     def shard(model):
-        for part in (model.up, model.embed):
-            fully_shard(part, mesh=mesh)
+        fully_shard(model.embed, mesh=mesh)
         fully_shard(model, mesh=mesh)
 
     return shard
@@ -172,9 +173,9 @@ def replicated_over(mesh):
     return shard
 
 
-def trained_net(shard=lambda model: None):
+def trained_net(shard=lambda model: None, device="cpu"):
     """A model trained by its own gradients, every rank with the same batch."""
-    model = Net(dtype=torch.float64)
+    model = Net(dtype=torch.float64).to(device)
     shard(model)
     optimizer = gluon.Gluon(model)
     train(model, optimizer, 5)
@@ -215,6 +216,50 @@ def resumed(shard, folder):
         take_steps(model, optimizer, STEPS - SAVED, SAVED)
         results[name] = (steps, *outcome_of(model, optimizer))
     return results
+
+
+def from_whole_state(shard, folder, rank):
+    """Collects a run on rank 0, which saves it and sends it to another model."""
+    from torch.distributed.checkpoint.state_dict import (
+        StateDictOptions, get_state_dict, set_model_state_dict, set_optimizer_state_dict,
+    )  # fmt: skip
+
+    model, optimizer = run_case("Muon", shard, SAVED)
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    whole_weights, state = get_state_dict(model, optimizer, options=options)
+    if rank == 0:
+        torch.save((whole_weights, state), f"{folder}/whole.pt")
+    model, optimizer = run_case("Muon", shard, 0)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, whole_weights, options=options)
+    set_optimizer_state_dict(model, optimizer, state, options=options)
+    take_steps(model, optimizer, STEPS - SAVED, SAVED)
+    return outcome_of(model, optimizer)
+
+
+class Apart(torch.nn.Module):
+    """Layers that need no other rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.experts, self.norm = torch.nn.Embedding(11, 6), Experts(), torch.nn.LayerNorm(6)
+
+
+def messages_sent(shard):
+    """Exchanges in three steps, by torch.distributed's function."""
+    sent = {}
+    for kind in (Mixed, Apart):
+        model = kind()
+        shard(model)
+        optimizer = gluon.Gluon(model, preset="muon")
+        with contextlib.ExitStack() as stack:
+            counted = {}
+            for name in ("all_to_all_single", "all_reduce", "broadcast", "reduce"):
+                function = getattr(dist, name)
+                counted[name] = stack.enter_context(unittest.mock.patch.object(dist, name, side_effect=function))
+            take_steps(model, optimizer, 3)
+            sent[kind.__name__] = {name: mock.call_count for name, mock in counted.items() if mock.call_count}
+    return sent
 
 
 def live_state(shard):
@@ -270,11 +315,11 @@ def run_guide(mesh, folder):
 
 
 def errors(mesh, shard, rank):
-    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
     from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 
-    def with_placement(placement, mesh=mesh):
-        return [("w", torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, [placement])))]
+    def with_placement(*placements, mesh=mesh):
+        return [("w", torch.nn.Parameter(distribute_tensor(torch.ones(4, 4), mesh, placements)))]
 
     ranks = mesh.size()
     sharded = with_placement(Shard(0))
@@ -284,11 +329,14 @@ def errors(mesh, shard, rank):
         torch.ones(1 + rank, 2), mesh, [Shard(0)], run_check=False, shape=torch.Size((rows, 2)), stride=(2, 1)
     )
     partial = DTensor.from_local(torch.ones(4, 4), mesh, [Partial()], run_check=False)
+    both = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("data", "model"))
     messages = {
         "columns": message(lambda: gluon.Gluon(with_placement(Shard(1)))),
+        "twice": message(lambda: gluon.Gluon(with_placement(Shard(0), Shard(0), mesh=both))),
+        "tensor_parallel": message(lambda: gluon.Gluon(with_placement(Shard(0), Shard(1), mesh=both))),
         "partial": message(lambda: gluon.Gluon([("w", torch.nn.Parameter(partial))])),
-        "other_mesh": message(lambda: gluon.Gluon([*sharded, ("v", with_placement(Shard(0), reverse)[0][1])])),
-        "descending": message(lambda: gluon.Gluon(with_placement(Shard(0), reverse))),
+        "other_mesh": message(lambda: gluon.Gluon([*sharded, ("v", with_placement(Shard(0), mesh=reverse)[0][1])])),
+        "descending": message(lambda: gluon.Gluon(with_placement(Shard(0), mesh=reverse))),
         "uneven": message(lambda: gluon.Gluon([("w", torch.nn.Parameter(uneven))])),
         "process_group": message(lambda: gluon.Gluon(sharded, process_group=dist.group.WORLD)),
         "clip": message(lambda: gluon.Gluon(sharded, preset="adamw", adamw_clip=1.0)),
@@ -361,7 +409,9 @@ def run(rank, ranks, folder):
         "net": trained_net(shard) if FORWARD else None,
         "live_state": live_state(shard),
         "one_rank": states_of_one_rank(shard, folder),
+        "from_whole": from_whole_state(shard, folder, rank),
         "changes": changes(shard),
+        "messages": messages_sent(shard),
         "errors": errors(mesh, shard, rank),
         "guide": run_guide(mesh, folder),
     }

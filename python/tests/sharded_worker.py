@@ -204,6 +204,17 @@ def resumed(group, part, folder):
     return weights(model), optimizer.steps_taken
 
 
+def live_state(group, part):
+    """optimizer.state on every rank: the same as state_dict()."""
+    model, optimizer = SCENARIOS["muon"](group, part)
+    saved = optimizer.state_dict()["state"]
+    return [
+        torch.equal(tensor, saved[number][kind])
+        for number, parameter in enumerate(model.parameters())
+        for kind, tensor in optimizer.state[parameter].items()
+    ]
+
+
 def lone_gradient(group, rank):
     """Only rank 0 has a gradient of the first layer, and no rank has one of the second."""
     parameters = [torch.nn.Parameter(torch.zeros(2, 2)) for _ in range(2)]
@@ -313,6 +324,7 @@ def run(rank, ranks, folder):
         **{name: outcome(name, group, part) for name in SCENARIOS},
         "recorded": recorded(group, part, folder),
         "resumed": resumed(group, part, folder),
+        "live_state": live_state(group, part),
         "lone_gradient": lone_gradient(group, rank),
         "one_layer": one_layer(group, rank),
         "transposed": transposed(group),

@@ -8,8 +8,11 @@ import sys
 
 import pytest
 import torch
-from conftest import needs_torch
-from fsdp_worker import CASES, FORWARD, RESUMED, SAVED, changes, outcome_of, run_case, trained_net, weights
+import torch.distributed as dist
+from conftest import needs_cuda, needs_torch
+from fsdp_worker import (
+    CASES, FORWARD, RESUMED, SAVED, STEPS, changes, outcome_of, run_case, take_steps, trained_net, weights,
+)  # fmt: skip
 
 HERE = pathlib.Path(__file__).parent
 RANKS = [4, 2, 3]  # four ranks save what the others load
@@ -96,6 +99,25 @@ def test_state_of_one_rank_loads_into_shards(results):
         assert_same_bits(rank["one_rank"], outcome_of(*run_case("unscion")))
 
 
+def test_a_whole_state_moves_between_shards_and_one_rank(folder, results):
+    expected = outcome_of(*run_case("Muon"))
+    for rank in results:
+        assert_same_bits(rank["from_whole"], expected)
+    model, optimizer = run_case("Muon", steps=0)
+    parameters, state = torch.load(folder / "whole.pt")
+    model.load_state_dict(parameters)
+    optimizer.load_state_dict(state)
+    take_steps(model, optimizer, STEPS - SAVED, SAVED)
+    assert_same_bits(outcome_of(model, optimizer), expected)
+
+
+def test_a_step_sends_two_messages_and_none_for_layers_that_step_alone(results):
+    for rank in results:
+        # Gradients and parameters to the owners, parameters back; and which layers have a finite gradient.
+        assert rank["messages"]["Mixed"] == {"all_to_all_single": 6, "all_reduce": 3}
+        assert rank["messages"]["Apart"] == {"all_reduce": 3}
+
+
 def test_edited_parameters_and_changed_groups(results):
     expected = changes(lambda model: model)
     for rank in results:
@@ -117,6 +139,8 @@ def test_momentum_is_divided_and_placed_as_its_parameter(results):
     "case, kind, text",
     [
         ("columns", "ValueError", "'w' has the placements (Shard(dim=1),); allowed are Replicate() and, in at"),
+        ("twice", "ValueError", "'w' has the placements (Shard(dim=0), Shard(dim=0)); allowed are"),
+        ("tensor_parallel", "ValueError", "'w' has the placements (Shard(dim=0), Shard(dim=1)); allowed are"),
         ("partial", "ValueError", "'w' has the placements (Partial("),
         ("other_mesh", "ValueError", "'v' is sharded over DeviceMesh("),
         ("descending", "ValueError", "whose ranks must ascend"),
@@ -151,6 +175,21 @@ def test_errors(results, case, kind, text):
 
 def test_the_guides_lines_run(results, folder):
     assert "spectral" in results[0]["guide"] and list((folder / "guide").glob("*.distcp"))
+
+
+@needs_cuda
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="this torch has no NCCL")
+def test_one_nccl_rank_trains_like_no_shards(tmp_path):
+    from fsdp_worker import over
+    from torch.distributed.device_mesh import init_device_mesh
+
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        shard = over(init_device_mesh("cuda", (1,)))
+        alone, sharded = trained_net(device="cuda"), trained_net(shard, "cuda")
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.allclose(alone[name], sharded[name], rtol=0, atol=1e-9) for name in alone)
 
 
 def test_bad_gradient_moves_nothing(results):

@@ -118,6 +118,11 @@ def test_state_moves_from_ranks_to_one_process(results):
     assert_close(weights(model), weights(expected), start)
 
 
+def test_live_state_is_whole_on_all_ranks(results):
+    for rank in results:
+        assert len(rank["live_state"]) == 2 * 2 + 6 * 3 and all(rank["live_state"])
+
+
 def test_gradient_on_one_rank_moves_the_layer_on_all(results):
     moved, unmoved = same(results, "lone_gradient")
     assert torch.equal(moved.sign(), torch.tensor([[-1.0, 1.0], [0.0, -1.0]]))
