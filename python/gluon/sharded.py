@@ -19,6 +19,8 @@ from .exchange import start_exchange
 from .shard_routing import Routing, steps_alone
 from .shards import Part, layout_of, local_of, parts_of, ranks_of, rows_of
 
+WINDOW_BYTES = 1 << 28  # of whole parameters that are sent together, a share of them by each rank
+
 
 class _Shard:
     """A layer that steps on this rank alone, as the core's layer sees it."""
@@ -71,11 +73,12 @@ class _Owned:
             self._gradient = torch.zeros_like(self.whole)
             self.layer = _core.Layer(layer.name, self.whole, layer.role, layer.group)
 
-    def tensors(self, moves: bool) -> List[torch.Tensor]:
-        """Gradient and parameter, to be filled from the shards, if the layer moves in this step."""
-        assert self.whole is not None
+    def wholes(self, moves: bool) -> List[torch.Tensor]:
+        """Gradient and parameter, to be filled from the shards if the layer moves; only its owner has them."""
+        if self.whole is None:
+            return []
         self.whole.grad = self._gradient if moves else None
-        return [self._gradient, self.whole] if moves else []
+        return [self._gradient, self.whole]
 
 
 class ShardedCore:
@@ -155,11 +158,9 @@ class ShardedCore:
             self.steps_skipped += 1
             return
         moving = [owned for owned in self._owned if moves[owned.index]]
-        finish = self._gather_to_owners(
-            moving,
-            [[_or_zeros(gradients[x.index], x.part), local_of(x.part.parameter)] for x in moving],
-            [tensor for owned in self._mine() for tensor in owned.tensors(moves[owned.index])],
-        )
+        sent = [[_or_zeros(gradients[x.index], x.part), local_of(x.part.parameter)] for x in moving]
+        wholes = {owned: owned.wholes(moves[owned.index]) for owned in self._owned}
+        finish = self._gather_to_owners(moving, sent, [wholes[owned] for owned in moving])
         if self._alone is not None:  # while the others travel
             for shard in self._shards:
                 moved = moves[shard.index]
@@ -170,8 +171,8 @@ class ShardedCore:
         finish()
         if self._together is not None:
             self._together.step()
-        wholes = [owned.whole for owned in moving if owned.whole is not None]
-        self._scatter_from_owners(moving, wholes, [local_of(owned.part.parameter) for owned in moving])
+        parameters = [local_of(owned.part.parameter) for owned in moving]
+        self._scatter_from_owners(moving, [wholes[owned][1:] for owned in moving], parameters)
         self.steps_taken += 1
 
     def _all_parts(self) -> List[Tuple[_core.Layer, Part]]:
@@ -213,24 +214,54 @@ class ShardedCore:
     # ---- exchanges ----
 
     def _gather_to_owners(
-        self,
-        layers: List[_Owned],
-        sent: List[List[torch.Tensor]],
-        wholes: List[torch.Tensor],
+        self, layers: List[_Owned], sent: List[List[torch.Tensor]], wholes: List[List[torch.Tensor]]
     ) -> Callable[[], None]:
         """Sends this rank's rows of each layer; waiting fills the whole tensors of the layers that it owns."""
-        if self._ranks is None or not layers:
-            return lambda: None
-        device = layers[0].part.parameter.device
-        return start_exchange(self._ranks, self._by_owner(layers, sent), self._by_rank(wholes), device)
+
+        def start(window: slice) -> Callable[[], None]:
+            return self._exchange(self._by_owner(layers[window], sent[window]), self._by_rank(wholes[window]))
+
+        return self._in_windows(layers, start)
 
     def _scatter_from_owners(
-        self, layers: List[_Owned], wholes: List[torch.Tensor], rows: List[torch.Tensor]
+        self, layers: List[_Owned], wholes: List[List[torch.Tensor]], rows: List[torch.Tensor]
     ) -> None:
         """The inverse, for one tensor of each layer."""
-        if self._ranks is not None and layers:
-            arriving = self._by_owner(layers, [[tensor] for tensor in rows])
-            start_exchange(self._ranks, self._by_rank(wholes), arriving, layers[0].part.parameter.device)()
+        received = [[tensor] for tensor in rows]
+
+        def start(window: slice) -> Callable[[], None]:
+            return self._exchange(self._by_rank(wholes[window]), self._by_owner(layers[window], received[window]))
+
+        self._in_windows(layers, start)()
+
+    def _in_windows(self, layers: List[_Owned], start: Callable[[slice], Callable[[], None]]) -> Callable[[], None]:
+        """Starts the exchange of the first layers; waiting ends it and does the others, each while the next is on its
+        way, so that messages need little memory. All ranks cut alike."""
+        ends, size = [0], 0
+        for place, owned in enumerate(layers):
+            parameter = owned.part.parameter
+            size += parameter.numel() * parameter.element_size()
+            if size >= WINDOW_BYTES or place == len(layers) - 1:
+                ends.append(place + 1)
+                size = 0
+        windows = [slice(*ends[i : i + 2]) for i in range(len(ends) - 1)]
+        if self._ranks is None or not windows:
+            return lambda: None
+        first = start(windows[0])
+
+        def finish() -> None:
+            pending = first
+            for window in windows[1:]:
+                following = start(window)
+                pending()
+                pending = following
+            pending()
+
+        return finish
+
+    def _exchange(self, leaving: List[List[torch.Tensor]], arriving: List[List[torch.Tensor]]) -> Callable[[], None]:
+        assert self._ranks is not None
+        return start_exchange(self._ranks, leaving, arriving, self._owned[0].part.parameter.device)
 
     def _by_owner(self, layers: List[_Owned], tensors: List[List[torch.Tensor]]) -> List[List[torch.Tensor]]:
         assert self._ranks is not None
@@ -239,10 +270,10 @@ class ShardedCore:
             parts[owned.owner] += of_layer
         return parts
 
-    def _by_rank(self, wholes: List[torch.Tensor]) -> List[List[torch.Tensor]]:
+    def _by_rank(self, wholes: List[List[torch.Tensor]]) -> List[List[torch.Tensor]]:
         assert self._ranks is not None
-        size = self._ranks.size
-        return [[whole.narrow(0, *rows_of(whole.shape[0], size, rank)) for whole in wholes] for rank in range(size)]
+        size, mine = self._ranks.size, [whole for of_layer in wholes for whole in of_layer]
+        return [[whole.narrow(0, *rows_of(whole.shape[0], size, rank)) for whole in mine] for rank in range(size)]
 
     # ---- settings and results ----
 
@@ -296,10 +327,10 @@ class ShardedCore:
                 saved = self._alone.layer_state(place).tensors
                 tensors.update((key, shard.saved(tensor)) for key, tensor in saved.items())
         layers = [x for x in self._owned if x.index in indices and self._keeps_momentum]
+        places = {owned: place for place, owned in enumerate(self._mine())}
         wholes = [
-            self._together.layer_state(place).tensors[owned.key]
-            for place, owned in enumerate(self._mine())
-            if owned in layers and self._together is not None
+            [self._together.layer_state(places[x]).tensors[x.key]] if self._together is not None and x in places else []
+            for x in layers
         ]
         rows = [torch.empty(x.part.shape(), dtype=x.momentum_type, device=x.part.parameter.device) for x in layers]
         self._scatter_from_owners(layers, wholes, rows)
@@ -310,12 +341,11 @@ class ShardedCore:
         with all_or_none(self._ranks, "when a state is loaded"):
             held = self._held_of(state)
         layers = self._owned if self._keeps_momentum else []
-        mine = [owned for owned in layers if owned.whole is not None]
-        wholes = [torch.empty_like(owned.whole, dtype=owned.momentum_type) for owned in mine]
+        wholes = [[] if x.whole is None else [torch.empty_like(x.whole, dtype=x.momentum_type)] for x in layers]
         sent = [[held[owned.key].to(owned.momentum_type)] for owned in layers]
         self._gather_to_owners(layers, sent, wholes)()
         if self._together is not None:
-            tensors = {owned.key: whole for owned, whole in zip(mine, wholes)}
+            tensors = {owned.key: whole for owned, of_layer in zip(layers, wholes) for whole in of_layer}
             self._together.load_state(_core.OptimizerState(state.version, state.step, tensors))
         if self._alone is not None:
             shards = {shard.layer.name: shard for shard in self._shards}

@@ -262,6 +262,12 @@ def messages_sent(shard):
     return sent
 
 
+def in_small_windows(shard):
+    """Layers are sent a few at a time."""
+    with unittest.mock.patch.object(gluon.sharded, "WINDOW_BYTES", 500):
+        return messages_sent(shard)["Mixed"]["all_to_all_single"], outcome_of(*run_case("unscion", shard))
+
+
 def live_state(shard):
     """Momentum is placed as its parameter, and has no whole copy on any rank."""
     model, optimizer = run_case("muon", shard, 2)
@@ -412,6 +418,7 @@ def run(rank, ranks, folder):
         "from_whole": from_whole_state(shard, folder, rank),
         "changes": changes(shard),
         "messages": messages_sent(shard),
+        "windows": in_small_windows(shard),
         "errors": errors(mesh, shard, rank),
         "guide": run_guide(mesh, folder),
     }

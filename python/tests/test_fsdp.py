@@ -111,11 +111,18 @@ def test_a_whole_state_moves_between_shards_and_one_rank(folder, results):
     assert_same_bits(outcome_of(model, optimizer), expected)
 
 
-def test_a_step_sends_two_messages_and_none_for_layers_that_step_alone(results):
+def test_a_step_has_two_exchanges_and_none_for_layers_that_step_alone(results):
     for rank in results:
         # Gradients and parameters to the owners, parameters back; and which layers have a finite gradient.
         assert rank["messages"]["Mixed"] == {"all_to_all_single": 6, "all_reduce": 3}
         assert rank["messages"]["Apart"] == {"all_reduce": 3}
+
+
+def test_large_models_are_sent_in_windows(results):
+    for rank in results:
+        messages, outcome = rank["windows"]
+        assert messages > 12
+        assert_same_bits(outcome, outcome_of(*run_case("unscion")))
 
 
 def test_edited_parameters_and_changed_groups(results):
