@@ -25,6 +25,7 @@
 #include "gluon/update/layers_of.h"
 #include "gluon/update/initialize.h"
 #include "gluon/update/optimizer.h"
+#include "gluon/update/qk_clip.h"
 #include "gluon/checkpoint/checkpoint.h"
 #include "gluon/smoothness/recorder.h"
 #include "gluon/smoothness/trajectory.h"
