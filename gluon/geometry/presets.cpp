@@ -118,6 +118,11 @@ Geometry normuon(MuonOptions options) {
   return muon(options);
 }
 
+Geometry muonclip(const MuonClipOptions& options) {
+  const Geometry geometry = muon({options.hidden, MuonScale::kMatchAdam, options.weight_decay, options.adamw});
+  return Geometry(geometry.rules(), Momentum::ema(0.95));
+}
+
 Geometry unscion(const UnscionOptions& options) { return Geometry(scion_rules(options, 1, 1)); }
 
 Geometry scion(const ScionOptions& options) {
@@ -191,13 +196,20 @@ Geometry adamw(double learning_rate, double weight_decay) {
   return Geometry({{.norm = "adamw", .radius = learning_rate, .decay = weight_decay}});
 }
 
-bool is_muon(std::string_view name) { return is_called(name, "muon") || is_called(name, "normuon"); }
+bool is_muon(std::string_view name) {
+  return is_called(name, "muon") || is_called(name, "normuon") || name == "muonclip";
+}
 
 Geometry make(std::string_view name, const Radii& radii) {
   const auto single = [&](double value) {
     read_radii(name, radii, {{"all", &value}});
     return value;
   };
+  if (name == "muonclip") {
+    MuonClipOptions options;
+    read_radii(name, radii, {{"hidden", &options.hidden}, {"adamw", &options.adamw}});
+    return muonclip(options);
+  }
   if (is_muon(name)) {
     MuonOptions options{.scale = muon_scale(name)};
     read_radii(name, radii, {{"hidden", &options.hidden}, {"adamw", &options.adamw}});
@@ -235,8 +247,8 @@ Geometry make(std::string_view name, const Radii& radii) {
   if (name == "adamw") return adamw(single(3e-4));
   throw InputError(
       join("preset: unknown name '", name,
-           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), normuon (with the same scales), scion, "
-           "unscion, sphere, sign_descent, normalized_descent, sgd, deterministic_gluon, adamw"));
+           "'; allowed are muon, muon(none), muon(aspect), muon(match_adam), normuon (with the same scales), muonclip, "
+           "scion, unscion, sphere, sign_descent, normalized_descent, sgd, deterministic_gluon, adamw"));
 }
 
 }  // namespace gluon::presets

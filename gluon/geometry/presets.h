@@ -3,6 +3,7 @@
 //   muon, muon(SCALE)    hidden, conv: spectral with one of the scales none, aspect (muon's) and match_adam; AdamW
 //                        elsewhere. Public Muon's own steps are OptimizerOptions{.orthogonalizer = "newton_schulz"}
 //   normuon[(SCALE)]     muon with normalize = normuon(0.95)
+//   muonclip             muon(match_adam) with Kimi K2's numbers; its clip of attention logits is update/qk_clip.h
 //   scion, unscion       hidden     scaled(sqrt(n/m),spectral)
 //                        conv       scaled(sqrt(kernel*n/m),spectral)
 //                        head       scaled(n,max_entry)
@@ -43,6 +44,13 @@ struct MuonOptions {
   Decay weight_decay{};   // of matrices; vectors and scalars do not decay
   double adamw = 3e-4;    // learning rate of the layers that are no hidden matrices
   Normalize normalize{};  // of hidden matrices and convolutions; normuon's own is normuon(0.95)
+};
+
+/// Kimi K2's numbers (arXiv 2507.20534), of a model of 1e12 parameters; its momentum is Moonlight's.
+struct MuonClipOptions {
+  double hidden = 2e-4;  // an AdamW learning rate, as the scale is match_adam
+  double weight_decay = 0.1;
+  double adamw = 2e-4;
 };
 
 /// Radii t of unconstrained Scion; the defaults are those of the paper's NanoGPT and CIFAR-10 runs, which take them
@@ -96,6 +104,8 @@ Geometry muon(const MuonOptions& options = {});
 /// 0.95, muon's scale and no decay, are those of the authors' normuon.py; the paper's algorithm 1 has the scale
 /// match_adam. nanochat adds cautious decay: {.weight_decay = "cautious(0.2,linear(K,K))"}.
 Geometry normuon(MuonOptions options = {});
+
+Geometry muonclip(const MuonClipOptions& options = {});
 Geometry scion(const ScionOptions& options = {});
 Geometry unscion(const UnscionOptions& options = {});
 Geometry sphere(const SphereOptions& options);
@@ -105,7 +115,7 @@ Geometry sgd(double learning_rate = 0.1);
 Geometry deterministic_gluon(const DeterministicOptions& options);
 Geometry adamw(double learning_rate = 3e-4, double weight_decay = 0.1);
 
-/// Whether a preset's name is muon or normuon, perhaps with a scale.
+/// Whether a preset is Muon: its name is muon or normuon, perhaps with a scale, or muonclip.
 bool is_muon(std::string_view name);
 
 /// The preset called `name` with the radii in `radii` instead of its own, keyed as the option fields above

@@ -48,7 +48,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default), ``"muon"``,
-            ``"muon(none)"``, ``"muon(match_adam)"``, ``"normuon"`` (with the same scales), ``"sign_descent"``,
+            ``"muon(none)"``, ``"muon(match_adam)"``, ``"normuon"`` (with the same scales), ``"muonclip"`` (with
+            ``gluon.qk_clip`` after each step), ``"sign_descent"``,
             ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
             radius; ``"auto"`` for preset ``"sphere"``, whose default it is: relative steps from the length of the run,

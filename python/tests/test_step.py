@@ -128,8 +128,8 @@ def test_scions_row_and_column_norms(norm, kwargs):
 
 
 PRESETS = [
-    "unscion", "scion", "sphere", "muon", "muon(match_adam)", "normuon", "sign_descent", "normalized_descent", "sgd",
-    "deterministic_gluon", "adamw",
+    "unscion", "scion", "sphere", "muon", "muon(match_adam)", "normuon", "muonclip", "sign_descent", "normalized_descent",
+    "sgd", "deterministic_gluon", "adamw",
 ]  # fmt: skip
 
 

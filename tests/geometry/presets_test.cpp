@@ -175,6 +175,19 @@ TEST(Presets, NormuonIsMuonWithNormalisedRows) {
   EXPECT_TRUE(chosen.rules().back().decay.is_none());
 }
 
+TEST(Presets, MuonClipHasTheNumbersOfKimiK2) {
+  using presets::make, presets::MuonScale;
+  const Geometry geometry = make("muonclip");
+  EXPECT_EQ(norms_of(geometry, gpt()), norms_of(presets::muon({.scale = MuonScale::kMatchAdam}), gpt()));
+  expect_radii(geometry, gpt(), {2e-4, 2e-4, 2e-4});
+  expect_radii(make("muonclip", {{"hidden", 0.5}, {"adamw", 0.25}}), gpt(), {0.25, 0.5, 0.25});
+  EXPECT_EQ(rules_of(geometry, gpt())[1].decay.name(), "decoupled(0.1)");
+  EXPECT_EQ(geometry.momentum().name(), "ema(0.95)");
+  EXPECT_TRUE(presets::is_muon("muonclip"));
+  EXPECT_INPUT_ERROR(make("muonclip", {{"tau", 1}}),
+                     "preset muonclip: unknown radius 'tau'; allowed are hidden, adamw");
+}
+
 TEST(Presets, SgdTakesALearningRate) {
   for (const auto& [geometry, radius] : {std::pair{presets::sgd(), "steepest(0.1)"},
                                          {presets::make("sgd"), "steepest(0.1)"},
@@ -238,7 +251,7 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 TEST(Presets, BadInput) {
   EXPECT_INPUT_ERROR(presets::make("lion"),
                      "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
-                     "muon(match_adam), normuon (with the same scales), scion, unscion, sphere, sign_descent, "
+                     "muon(match_adam), normuon (with the same scales), muonclip, scion, unscion, sphere, sign_descent, "
                      "normalized_descent, sgd, deterministic_gluon, adamw");
   EXPECT_INPUT_ERROR(
       presets::make("normuon(adam)"),

@@ -26,6 +26,7 @@ std::vector<Row> rows() {
           {"normuon", presets::normuon()},
           {"normuon_cautious", presets::normuon({.weight_decay = "cautious(0.05,linear(20,20))"})},
           {"adamuon", presets::muon({.scale = MuonScale::kMatchAdam, .normalize = "adamuon(0.95)"})},
+          {"muonclip", presets::muonclip({.hidden = 0.02, .adamw = 0.01})},
           {"scion", presets::scion({.gamma = 0.01, .conv_gamma = 0.01, .hidden = 3, .embedding = 20, .conv = 1})},
           {"unscion", presets::unscion({.hidden = 0.02, .embedding = 0.1, .conv = 0.02, .head = 0.1})},
           {"sphere", presets::sphere({.steps = 20, .embedding = 0.1, .vector = 0.02})},
