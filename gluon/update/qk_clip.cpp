@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -41,7 +40,9 @@ void scale_heads(const at::Tensor& projection, const at::Tensor& factors) {
 }  // namespace
 
 void QkClipOptions::validate() const {
-  GLUON_CHECK(std::isfinite(tau) && tau > 0, "qk_clip: tau must be finite and > 0, got ", tau);
+  constexpr double kSmallest = 1e-30, kLargest = 1e30;  // not zero or infinite in float32
+  GLUON_CHECK(tau >= kSmallest && tau <= kLargest, "qk_clip: tau must be in ", kSmallest, "..", kLargest, ", got ",
+              tau);
   GLUON_CHECK(alpha >= 0 && alpha <= 1, "qk_clip: alpha must be in [0, 1], got ", alpha);
 }
 

@@ -3,9 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <cmath>
+
 #include "gluon/geometry/presets.h"
 #include "gluon/kernels/kernels.h"
 #include "gluon/update/optimizer.h"
+#include "gluon/update/qk_clip.h"
 #include "tests/expect_error.h"
 #include "tests/update/models.h"
 
@@ -18,6 +21,20 @@ void set_gradients(const std::vector<Layer>& layers, uint64_t seed) {
     at::Tensor parameter = layers[i].parameter;
     const at::Tensor gradient = random_tensor(parameter.sizes(), 100 * seed + i, at::kFloat);
     parameter.mutable_grad() = gradient.to(parameter.device(), parameter.scalar_type());
+  }
+}
+
+TEST(Cuda, QkClipIsThatOfTheCpu) {
+  if (at::getNumGPUs() == 0) GTEST_SKIP() << "no CUDA device";
+  const at::Tensor logits = at::tensor({400.F, 5.F, NAN, 130.F});
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    const at::Tensor query = random_tensor({8, 5}, 1).to(type), key = random_tensor({8, 5}, 2).to(type);
+    const at::Tensor gpu_query = query.cuda(), gpu_key = key.cuda();
+    const at::Tensor gamma = qk_clip(query, key, logits), gpu_gamma = qk_clip(gpu_query, gpu_key, logits.cuda());
+    EXPECT_TRUE(at::allclose(gpu_gamma.cpu(), gamma, 1e-6, 0, /*equal_nan=*/true)) << type;
+    EXPECT_TRUE(at::allclose(gpu_query.cpu(), query, 1e-2, 0)) << type;
+    EXPECT_TRUE(at::allclose(gpu_key.cpu(), key, 1e-2, 0)) << type;
+    EXPECT_TRUE(gpu_query.cpu().narrow(0, 2, 4).equal(query.narrow(0, 2, 4))) << type;  // the heads that stay
   }
 }
 

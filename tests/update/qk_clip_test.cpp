@@ -114,8 +114,8 @@ TEST(QkClip, ParametersThatNeedGradientsAreScaled) {
 
 TEST(QkClip, ErrorsSayWhatWasReceived) {
   const at::Tensor query = at::ones({8, 3}), key = at::ones({8, 3}), logits = at::full({4}, 1e3);
-  EXPECT_INPUT_ERROR(qk_clip(query, key, logits, {.tau = 0}), "qk_clip: tau must be finite and > 0, got 0");
-  EXPECT_INPUT_ERROR(qk_clip(query, key, logits, {.tau = kInf}), "qk_clip: tau must be finite and > 0, got inf");
+  EXPECT_INPUT_ERROR(qk_clip(query, key, logits, {.tau = 0}), "qk_clip: tau must be in 1e-30..1e+30, got 0");
+  EXPECT_INPUT_ERROR(qk_clip(query, key, logits, {.tau = kInf}), "qk_clip: tau must be in 1e-30..1e+30, got inf");
   EXPECT_INPUT_ERROR(qk_clip(query, key, logits, {.alpha = 1.5}), "qk_clip: alpha must be in [0, 1], got 1.5");
   EXPECT_INPUT_ERROR(qk_clip(query, key, at::ones({4}, at::kLong)),
                      "qk_clip: expected max_logits (heads) floating point, got Long [4]");
