@@ -19,6 +19,7 @@ _importlib.import_module("torch")  # before _core, which needs its libraries
 
 from . import norms, theory
 from ._core import Geometry, NonFiniteGradient, RankLost, __version__, default_orthogonalizer, preset
+from .attention import qk_clip
 from .methods import Muon, Scion
 from .norms import orthogonalize
 from .optimizer import Gluon
@@ -38,6 +39,7 @@ __all__ = [
     "norms",
     "orthogonalize",
     "preset",
+    "qk_clip",
     "read_trajectory",
     "theory",
 ]

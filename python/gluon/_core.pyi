@@ -114,6 +114,14 @@ def muon_geometry(hidden: float, adjust_lr_fn: str, weight_decay: float, adamw: 
 def initialize(layers: Sequence[Layer], geometry: Geometry, ball: float = 1.0, seed: int = 0) -> None: ...
 def start_on_spheres(layers: Sequence[Layer], geometry: Geometry, seed: int = 0) -> None: ...
 
+def qk_clip(
+    query_weight: torch.Tensor,
+    key_weight: torch.Tensor,
+    max_logits: torch.Tensor,
+    tau: float = 100.0,
+    alpha: float = 0.5,
+) -> torch.Tensor: ...
+
 class Trajectory:
     estimator: str
     layers: List[str]

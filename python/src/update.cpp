@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "gluon/geometry/presets.h"
 #include "gluon/update/initialize.h"
+#include "gluon/update/qk_clip.h"
 
 namespace gluon::python {
 namespace {
@@ -44,6 +45,11 @@ std::vector<std::pair<std::string, double>> radii_of(const Optimizer& optimizer)
   std::vector<std::pair<std::string, double>> radii;
   for (const LayerRadius& layer : optimizer.effective_radii()) radii.emplace_back(layer.name, layer.radius);
   return radii;
+}
+
+at::Tensor clip_logits(const at::Tensor& query, const at::Tensor& key, const at::Tensor& max_logits, double tau,
+                       double alpha) {
+  return qk_clip(query, key, max_logits, {.tau = tau, .alpha = alpha});
 }
 
 }  // namespace
@@ -116,6 +122,8 @@ void bind_update(py::module_& module) {
         start_on_spheres(layers, geometry, seed);
       },
       py::arg("layers"), py::arg("geometry"), py::arg("seed") = 0, Release());
+  module.def("qk_clip", &clip_logits, py::arg("query_weight"), py::arg("key_weight"), py::arg("max_logits"),
+             py::arg("tau") = QkClipOptions{}.tau, py::arg("alpha") = QkClipOptions{}.alpha, Release());
 }
 
 }  // namespace gluon::python
