@@ -5,11 +5,18 @@
 #include <torch/nn/module.h>
 
 #include <string>
+#include <vector>
 
 #include "gluon/core/layer.h"
 #include "lab/data/dataset.h"
 
 namespace gluon::lab {
+
+/// The projections of an attention layer, and the largest logit of each head.
+struct AttentionLogits {
+  torch::Tensor query, key;  // (heads d, n)
+  torch::Tensor largest;     // (heads)
+};
 
 class Model : public torch::nn::Module {
  public:
@@ -25,6 +32,10 @@ class Model : public torch::nn::Module {
 
   /// Describes what takes a slow path in the compute type; empty if nothing does.
   virtual std::string slow_part() const { return {}; }
+
+  /// From now on every training pass raises `largest` of each attention layer to the largest logits that it sees. None
+  /// without attention, or where QK norm takes the scale of the projections out of the logits.
+  virtual std::vector<AttentionLogits> watch_logits() { return {}; }
 
   /// Trainable parameters with their roles.
   virtual std::vector<Layer> layers() const = 0;

@@ -5,6 +5,7 @@
 #include <ATen/core/Reduction.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -63,7 +64,7 @@ NanoGptOptions nanogpt_options(std::string_view preset) {
 }
 
 NanoGpt::NanoGpt(const NanoGptOptions& options, uint64_t seed)
-    : options_((options.validate(), options)), attention_(options.context, options.head_dimension()) {
+    : options_((options.validate(), options)), attention_(options.context, options.head_dimension(), options.qk_norm) {
   const int64_t width = options_.width;
   const at::Generator random = at::detail::createCPUGenerator(seed);
   const auto transformer = register_module("transformer", std::make_shared<Part>());
@@ -83,11 +84,11 @@ NanoGpt::NanoGpt(const NanoGptOptions& options, uint64_t seed)
 }
 
 // x (B, T, width), normalised -> (B, T, width)
-at::Tensor NanoGpt::attend(const Block& block, const at::Tensor& x) {
+at::Tensor NanoGpt::attend(const Block& block, const at::Tensor& x, const at::Tensor& largest_logits) {
   const auto heads = [&](const at::Tensor& weight) {  // (B, T, heads, head dimension)
     return at::linear(x, weight).view({x.size(0), x.size(1), options_.heads, options_.head_dimension()});
   };
-  const at::Tensor mixed = attention_(heads(block.query), heads(block.key), heads(block.value));
+  const at::Tensor mixed = attention_(heads(block.query), heads(block.key), heads(block.value), largest_logits);
   return at::linear(mixed.reshape(x.sizes()), block.projection);
 }
 
@@ -102,8 +103,10 @@ void NanoGpt::check_inputs(const at::Tensor& tokens) const {
 at::Tensor NanoGpt::features(const at::Tensor& tokens) {
   check_inputs(tokens);
   at::Tensor x = at::embedding(embedding_, tokens);  // (B, T, width)
-  for (const Block& block : blocks_) {
-    x = x + attend(block, rms_norm(x));
+  const bool watched = largest_logits_.defined() && is_training();
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const Block& block = blocks_[i];
+    x = x + attend(block, rms_norm(x), watched ? largest_logits_[static_cast<int64_t>(i)] : at::Tensor());
     x = x + at::linear(relu_squared(at::linear(rms_norm(x), block.up)), block.down);
   }
   return rms_norm(x);
@@ -134,8 +137,8 @@ at::Tensor NanoGpt::loss(const Batch& batch, double label_smoothing) {
 
 bool NanoGpt::set_compute_type(at::ScalarType type) {
   // The limits of rms_norm.h and qk_rotary.h.
-  const bool fits = options_.width % 8 == 0 && options_.width <= 8192 && options_.head_dimension() % 16 == 0 &&
-                    options_.head_dimension() <= 512;
+  const bool fits = options_.qk_norm && options_.width % 8 == 0 && options_.width <= 8192 &&
+                    options_.head_dimension() % 16 == 0 && options_.head_dimension() <= 512;
   fused_ = type == at::kBFloat16 && fits && kernels::available(embedding_);
   if (fused_) {
     rotary_ = make_rotary(options_.context, options_.heads, options_.head_dimension(), embedding_.device());
@@ -148,6 +151,19 @@ std::string NanoGpt::slow_part() const {
   const int64_t vocabulary = options_.vocabulary;
   if (!fused_ || (vocabulary % 8 == 0 && vocabulary <= 51200)) return {};
   return join("the loss over ", vocabulary, " tokens; fast are vocabularies divisible by 8, up to 51200");
+}
+
+std::vector<AttentionLogits> NanoGpt::watch_logits() {
+  if (options_.qk_norm) return {};
+  if (!largest_logits_.defined()) {
+    largest_logits_ = at::full({options_.layers, options_.heads}, -std::numeric_limits<double>::infinity(),
+                               embedding_.options().requires_grad(false));
+  }
+  std::vector<AttentionLogits> watched;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    watched.push_back({blocks_[i].query, blocks_[i].key, largest_logits_[static_cast<int64_t>(i)]});
+  }
+  return watched;
 }
 
 std::vector<Layer> NanoGpt::layers() const {

@@ -33,6 +33,7 @@ struct NanoGptOptions {
   int64_t layers = 12;
   int64_t width = 768;
   int64_t heads = 6;
+  bool qk_norm = true;  // of queries and keys, see attention.h
 
   int64_t head_dimension() const { return width / heads; }
 
@@ -56,9 +57,11 @@ class NanoGpt : public Model {
   /// Mean cross-entropy over all B T tokens.
   torch::Tensor loss(const Batch& batch, double label_smoothing) override;
 
-  /// bfloat16 where the kernels run (lab/models/kernels.h), float32 everywhere.
+  /// bfloat16 where the kernels run (lab/models/kernels.h) and with QK norm, which they contain; float32 everywhere.
   bool set_compute_type(torch::ScalarType type) override;
   std::string slow_part() const override;
+
+  std::vector<AttentionLogits> watch_logits() override;
 
   /// Block by block c_q, c_k, c_v, c_proj, mlp.c_fc, mlp.c_proj (hidden), then the tied embedding: the order of
   /// the authors' logs.
@@ -74,14 +77,15 @@ class NanoGpt : public Model {
   using Block = NanoGptBlock;
 
   void check_inputs(const torch::Tensor& tokens) const;
-  torch::Tensor attend(const Block& block, const torch::Tensor& x);
+  torch::Tensor attend(const Block& block, const torch::Tensor& x, const torch::Tensor& largest_logits);
 
   NanoGptOptions options_;
   CausalAttention attention_;
   torch::Tensor embedding_;  // (vocabulary, width)
   std::vector<Block> blocks_;
-  bool fused_ = false;    // whether loss() is fused_loss()
-  fused::Rotary rotary_;  // for fused_loss()
+  torch::Tensor largest_logits_;  // (layers, heads) of training passes; undefined unless watched
+  bool fused_ = false;            // whether loss() is fused_loss()
+  fused::Rotary rotary_;          // for fused_loss()
 };
 
 }  // namespace gluon::lab

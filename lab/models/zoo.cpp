@@ -27,11 +27,13 @@ std::shared_ptr<Model> make_model(std::string_view name, const ModelOverrides& o
   if (is_language_model(name)) {
     NanoGptOptions options = nanogpt_options(name);
     for (const Override& entry : table) options.*entry.option = entry.given.value_or(options.*entry.option);
+    options.qk_norm = overrides.qk_norm;
     return std::make_shared<NanoGpt>(options, seed);
   }
   for (const Override& entry : table) {
     GLUON_CHECK(!entry.given, "model ", name, ": has no ", entry.name, ", got ", *entry.given);
   }
+  GLUON_CHECK(overrides.qk_norm, "model ", name, ": has no queries and keys to leave without norm");
   return std::make_shared<CifarCnn>(CifarCnnOptions{}, seed);
 }
 

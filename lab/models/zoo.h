@@ -15,9 +15,10 @@
 
 namespace gluon::lab {
 
-/// Sizes that replace those of the named language model. cifar-cnn has none of these.
+/// What replaces the named language model's own. cifar-cnn has none of these.
 struct ModelOverrides {
   std::optional<int64_t> vocabulary, context, layers, width, heads;
+  bool qk_norm = true;
 };
 
 /// Throws InputError that lists the names if `name` is none of them.

@@ -9,6 +9,7 @@
 #include "gluon/geometry/presets.h"
 #include "gluon/lmo/orthogonalize/orthogonalizer.h"
 #include "gluon/smoothness/recorder.h"
+#include "gluon/update/qk_clip.h"
 #include "lab/models/zoo.h"
 #include "lab/train/radius_flag.h"
 #include "lab/train/rank_share.h"
@@ -81,6 +82,9 @@ void TrainConfig::validate() const {
   GLUON_CHECK(std::isfinite(clip) && clip >= 0, "--clip must be finite and >= 0, got ", clip);
   GLUON_CHECK(std::isfinite(lr) && lr >= 0, "--lr must be finite and > 0, got ", lr);
   GLUON_CHECK(std::isfinite(weight_decay), "--weight-decay must be finite, got ", weight_decay);
+  GLUON_CHECK(std::isfinite(qk_clip) && (qk_clip <= 0 || (qk_clip >= kSmallestRadius && qk_clip <= kLargestRadius)),
+              "--qk-clip must be in ", kSmallestRadius, "..", kLargestRadius,
+              ", the range of float32, or 0 for none, got ", qk_clip);
   GLUON_CHECK(std::isfinite(label_smoothing) && label_smoothing < 1,
               "--label-smoothing must be in [0, 1), or negative for the model's default, got ", label_smoothing);
   GLUON_CHECK(parts >= 0 && parts <= kMostParts, "--parts must be in 0..", kMostParts, ", got ", parts);
@@ -152,6 +156,12 @@ Schedule TrainConfig::resolved_schedule() const {
 double TrainConfig::resolved_label_smoothing() const {
   if (label_smoothing >= 0) return label_smoothing;
   return model == "cifar-cnn" ? 0.2 : 0;
+}
+
+double TrainConfig::resolved_qk_clip() const {
+  if (qk_norm || !is_language_model(model)) return 0;
+  if (qk_clip >= 0) return qk_clip;
+  return preset == "muonclip" ? QkClipOptions{}.tau : 0;
 }
 
 bool TrainConfig::smooths_language() const { return resolved_label_smoothing() > 0 && is_language_model(model); }

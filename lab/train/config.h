@@ -28,6 +28,7 @@ struct TrainConfig {
   int64_t heads = 0;
   int64_t seq = 0;         // context length in tokens
   int64_t vocabulary = 0;  // 0: the model's default; for nanogpt-tiny that of the data
+  bool qk_norm = true;     // of queries and keys
 
   // data
   std::string data;          // file, glob or directory; empty: the project's own sources
@@ -48,6 +49,7 @@ struct TrainConfig {
   std::string schedule;         // empty: linear to 0 over the last 30 % of the steps, under sphere over all
   std::string orthogonalizer;   // empty: the library's default
   double clip = 1;              // largest gradient norm, preset adamw only; 0: no clipping
+  double qk_clip = -1;          // largest attention logit; 0: none; negative: muonclip's, else none
   double label_smoothing = -1;  // negative: 0.2 for the CNN, 0 for language
   int64_t steps = 400;
   int64_t batch = 16;
@@ -84,7 +86,8 @@ struct TrainConfig {
   bool radii_follow_gradients() const;  // a small radius is then no sign of a cooldown
   Schedule resolved_schedule() const;
   double resolved_label_smoothing() const;
-  bool smooths_language() const;  // the bfloat16 kernels do not support it
+  double resolved_qk_clip() const;  // 0: none are clipped
+  bool smooths_language() const;    // the bfloat16 kernels do not support it
   Geometry measuring_geometry() const;
   Estimator estimator() const;
 

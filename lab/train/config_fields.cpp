@@ -27,6 +27,7 @@ const ConfigField kFields[] = {
     {"seq", &C::seq, "Model", "Context length in tokens (0: the model's default)", "seq"},
     {"vocabulary", &C::vocabulary, "Model",
      "Vocabulary size (0: the model's default; for nanogpt-tiny that of the data)", "geometry"},
+    {"qk-norm", &C::qk_norm, "Model", "Normalise queries and keys (0: their logits grow with the weights)", "qk-norm"},
 
     {"data", &C::data, "Data", "Token shards, text, or the CIFAR-10 folder (empty: Gluon's own sources)", "",
      /*local=*/true},
@@ -45,8 +46,8 @@ const ConfigField kFields[] = {
      "CPU)"},
 
     {"preset", &C::preset, "Optimizer",
-     "unscion, scion, sphere, muon, muon(none), muon(match_adam), normuon, sign_descent, normalized_descent, sgd, "
-     "adamw or deterministic_gluon",
+     "unscion, scion, sphere, muon, muon(none), muon(match_adam), normuon, muonclip, sign_descent, normalized_descent, "
+     "sgd, adamw or deterministic_gluon",
      "geometry"},
     {"radius", &C::radius, "Optimizer",
      "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3); auto: "
@@ -66,6 +67,8 @@ const ConfigField kFields[] = {
     {"orthogonalizer", &C::orthogonalizer, "Optimizer", "Used inside spectral norms (empty: the default)",
      "orthogonalizer"},
     {"clip", &C::clip, "Optimizer", "Largest gradient norm under AdamW (0: no clipping)", "clip"},
+    {"qk-clip", &C::qk_clip, "Optimizer",
+     "Largest attention logit, with --qk-norm 0 (0: none; negative: 100 under preset muonclip, else none)", "qk-clip"},
     {"label-smoothing", &C::label_smoothing, "Optimizer", "Label smoothing (negative: 0.2 for the CNN, 0 for language)",
      "label-smoothing"},
 

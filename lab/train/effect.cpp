@@ -28,7 +28,21 @@ void check_model_flags(const TrainConfig& config) {
               " validates on the test images of --data; it does not take --val-data or --val-tokens");
   GLUON_CHECK(config.layers == 0 && config.width == 0 && config.heads == 0 && config.seq == 0 && config.vocabulary == 0,
               config.model, " does not take --layers, --width, --heads, --seq or --vocabulary");
+  GLUON_CHECK(config.qk_norm, config.model, " does not take --qk-norm, it has no queries and keys");
   GLUON_CHECK(config.vocab.empty(), config.model, " does not take --vocab, which tokenizes text, got ", config.vocab);
+}
+
+void check_qk_clip(const TrainConfig& config, const Geometry& geometry) {
+  if (config.qk_clip == 0 || (config.qk_clip < 0 && config.preset != "muonclip")) return;
+  const bool given = config.qk_clip > 0;
+  const std::string flag = given ? join("--qk-clip ", config.qk_clip) : "--preset muonclip";
+  const char* otherwise = given ? "" : ", or --qk-clip 0 for its steps alone";
+  GLUON_CHECK(is_language_model(config.model), flag, " clips attention logits, which ", config.model,
+              " does not have: choose another --model", otherwise);
+  GLUON_CHECK(!config.qk_norm, flag, " clips attention logits, which QK norm bounds already: give --qk-norm 0",
+              otherwise);
+  GLUON_CHECK(std::ranges::none_of(geometry.rules(), [](const Rule& rule) { return rule.sphere.has_value(); }), flag,
+              " has no effect on preset ", config.preset, ", whose spheres give projections their length back");
 }
 
 void check_smoothness_flags(const TrainConfig& config) {
@@ -80,6 +94,7 @@ void check_effect(const TrainConfig& config) {
   GLUON_CHECK(config.on_nan != "error" || config.nan_limit == TrainConfig{}.nan_limit,
               "--nan-limit has no effect with --on-nan error, got ", config.nan_limit);
   check_model_flags(config);
+  check_qk_clip(config, geometry);
   check_smoothness_flags(config);
 }
 

@@ -72,7 +72,8 @@ Experiment make_experiment(const TrainConfig& config, bool trains) {
                                  .context = given(config.seq),
                                  .layers = given(config.layers),
                                  .width = given(config.width),
-                                 .heads = given(config.heads)};
+                                 .heads = given(config.heads),
+                                 .qk_norm = config.qk_norm};
   return {make_model(config.model, overrides, config.seed), tokens, resolved.vocabulary};
 }
 

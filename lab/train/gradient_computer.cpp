@@ -77,8 +77,9 @@ void GradientComputer::choose_precision() {
   }
   GLUON_CHECK(compute_type_ == torch::kBFloat16 || config_.precision != "bfloat16",
               "--precision bfloat16 needs --device cuda, and for language models a Hopper GPU, a build with "
-              "the CUDA kernels and no label smoothing; got --model ",
-              config_.model, " --device ", config_.device, " --label-smoothing ", config_.resolved_label_smoothing());
+              "the CUDA kernels, QK norm and no label smoothing; got --model ",
+              config_.model, " --device ", config_.device, " --qk-norm ", config_.qk_norm, " --label-smoothing ",
+              config_.resolved_label_smoothing());
 }
 
 bool GradientComputer::can_use_graph() const {
@@ -191,7 +192,9 @@ std::string GradientComputer::precision() const {
   if (!device_.is_cuda()) return text;
   const std::string why = kernels::why_unavailable(device_);
   if (!half && config_.precision.empty() && why.empty()) {
-    text += config_.smooths_language() ? " because of label smoothing" : " because there are no bfloat16 kernels";
+    text += config_.smooths_language() ? " because of label smoothing"
+            : config_.qk_norm          ? " because there are no bfloat16 kernels"
+                                       : " because the bfloat16 kernels contain QK norm";
   }
   if (const std::string part = model_->slow_part(); !part.empty()) text += join(" (slow: ", part, ")");
   if (graph_) return text + ", forward and backward pass as one CUDA graph";

@@ -35,7 +35,8 @@ std::pair<std::string, std::string> first_difference(const std::string& a, const
 }  // namespace
 
 RunIdentity config_identity(const TrainConfig& config) {
-  RunIdentity identity{{"label-smoothing", number_text(config.resolved_label_smoothing())}};
+  RunIdentity identity{{"label-smoothing", number_text(config.resolved_label_smoothing())},
+                       {"qk-clip", number_text(config.resolved_qk_clip())}};
   if (is_language_model(config.model)) {
     const NanoGptOptions standard = nanogpt_options(config.model);
     identity["heads"] = std::to_string(config.heads > 0 ? config.heads : standard.heads);
@@ -45,6 +46,11 @@ RunIdentity config_identity(const TrainConfig& config) {
     if (std::string_view(field.identity) == field.name) identity.emplace(field.name, value_text(config, field));
   }
   return identity;
+}
+
+void add_later_parts(RunIdentity& saved) {
+  saved.emplace("qk-norm", "1");
+  saved.emplace("qk-clip", "0");
 }
 
 void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {

@@ -78,7 +78,7 @@ class Resolver {
 
   void add_model() {
     if (!is_language_model(config_.model)) {
-      leave_out({"layers", "width", "heads", "seq", "vocabulary"});
+      leave_out({"layers", "width", "heads", "seq", "vocabulary", "qk-norm"});
       return;
     }
     const NanoGptOptions standard = nanogpt_options(config_.model);
@@ -130,6 +130,8 @@ class Resolver {
     radii.empty() ? leave_out({"radius", "momentum"}) : set("radius", radii);
     learning_rate ? set("lr", *learning_rate) : leave_out({"lr"});
     if (config_.preset != "adamw") leave_out({"clip"});
+    const double largest_logit = config_.resolved_qk_clip();
+    largest_logit > 0 ? set("qk-clip", largest_logit) : leave_out({"qk-clip"});
     if (!spectral) leave_out({"orthogonalizer"});
     if (config_.momentum.empty()) set("momentum", config_.geometry().momentum().name());
     if (config_.orthogonalizer.empty()) set("orthogonalizer", OptimizerOptions{}.orthogonalizer);

@@ -95,6 +95,7 @@ Trainer::Trainer(TrainConfig config, std::shared_ptr<Model> model, std::shared_p
   start_on_spheres(optimizer_.layers(), config_.geometry(), config_.seed);  // unless a checkpoint is loaded
   if (config_.deterministic) make_deterministic();
   gradients_ = std::make_unique<GradientComputer>(config_, model_, dataset_, share_, optimizer_);
+  if (const double tau = config_.resolved_qk_clip(); tau > 0) qk_clipper_.emplace(*model_, tau, share_.collective());
   if (config_.smoothness_every > 0) add_recorder();
 }
 
@@ -136,10 +137,12 @@ double Trainer::step() {
   timing_ = {};
   torch::Tensor loss;
   Stopwatch watch;
+  if (qk_clipper_) qk_clipper_->begin_step();
   try {
     loss = gradients_->compute(position(), timing_);
     watch.lap();
     optimizer_.reduce_gradients();
+    if (qk_clipper_) qk_clipper_->take_logits();  // not before: gradients are on their way to their owners
     timing_.backward += watch.lap();
     if (recorder_ && recorder_->needs_reference(steps_taken())) {
       loss = loss.clone();  // valid beyond the next gradients
@@ -157,6 +160,7 @@ double Trainer::step() {
   timing_.smoothness += recording;
   const double value = sum(*share_.collective(), {loss.item<double>()})[0];
   optimizer_.wait();
+  if (qk_clipper_) qk_clipper_->clip();  // only after a step that moved the weights
   return value;
 }
 
@@ -344,6 +348,7 @@ std::map<std::string, std::string> Trainer::checkpoint_text() const {
 void Trainer::resume(const Checkpoint& checkpoint) {
   const RunIdentity own = identity();
   RunIdentity saved = checkpoint.text;
+  add_later_parts(saved);
   const bool complete = std::ranges::all_of(own, [&](const auto& part) { return saved.contains(part.first); });
   if (!complete && saved.contains("config")) {  // an older program named fewer parts
     TrainConfig config = config_;

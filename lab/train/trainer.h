@@ -22,6 +22,7 @@
 #include "lab/models/model.h"
 #include "lab/train/config.h"
 #include "lab/train/gradient_computer.h"
+#include "lab/train/qk_clipper.h"
 #include "lab/train/rank_share.h"
 #include "lab/train/run_directory.h"
 #include "lab/train/run_identity.h"
@@ -119,6 +120,7 @@ class Trainer {
   RankShare share_;
   Optimizer optimizer_;
   std::unique_ptr<GradientComputer> gradients_;
+  std::optional<QkClipper> qk_clipper_;
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<TimedObserver> recording_;  // the recorder's time
   StepTiming timing_;

@@ -78,6 +78,16 @@ expect 0 "finished after 3 steps" train --resume --out runs/nanogpt-tiny-muon-no
 expect 2 "another run: its geometry is" train --resume --out runs/nanogpt-tiny-muon-none-1 --preset muon
 expect 2 "unknown scale in 'muon(adam)'; allowed are muon(none), muon(aspect), muon(match_adam)" train --preset 'muon(adam)'
 
+# Logits are clipped without QK norm only; both belong to the run.
+expect 2 "--qk-clip 100 clips attention logits, which QK norm bounds already: give --qk-norm 0" train "${small[@]}" --qk-clip 100
+expect 2 "give --qk-norm 0, or --qk-clip 0 for its steps alone" train "${small[@]}" --preset muonclip
+expect 0 "finished after 4 steps" train "${small[@]}" --preset muonclip --qk-norm 0 --lr 0.01 --out "$work/clipped"
+expect 2 "another run: its qk-clip is '100', this run has '50'" train --resume --out "$work/clipped" --qk-clip 50
+expect 2 "another run: its qk-norm is '1', this run has '0'" train --resume --out "$work/run" --qk-norm 0
+expect 0 "finished after 6 steps" train --resume --out "$work/clipped" --steps 6
+expect 0 "validation loss" eval "$work/clipped"
+expect 0 "int main" sample "$work/clipped" --prompt "int main" --count 5
+
 # Any name of a file that TOML can hold works in every command; another one is refused before the first step.
 odd=$'a #1 "b" \'c\'\\ = [d]\ne.txt'
 seq 3000 >"$odd"

@@ -60,6 +60,16 @@ spheres=("${small[@]}" --preset sphere --steps 20)
 for ranks in 1 2 3; do run "sphere$ranks" --ranks "$ranks" "${spheres[@]}"; done
 for ranks in 2 3; do same_bytes checkpoint/step-00000020.safetensors sphere1 "sphere$ranks"; done
 
+# Attention logits that are clipped: by the largest of all ranks.
+clipped=("${small[@]}" --steps 10 --qk-norm 0 --radius hidden=0.144)
+for ranks in 1 2 3; do run "clip$ranks" --ranks "$ranks" "${clipped[@]}" --qk-clip 1; done
+for ranks in 2 3; do same_bytes checkpoint/step-00000010.safetensors clip1 "clip$ranks"; done
+run free --ranks 1 "${clipped[@]}"
+if cmp -s "$work/clip1/log.csv" "$work/free/log.csv"; then
+  echo "no logit was clipped"
+  exit 1
+fi
+
 # Started with the variables that torchrun sets.
 port=$((20000 + RANDOM % 10000))
 for rank in 1 2 0; do

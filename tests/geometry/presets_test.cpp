@@ -181,7 +181,7 @@ TEST(Presets, MuonClipHasTheNumbersOfKimiK2) {
   EXPECT_EQ(norms_of(geometry, gpt()), norms_of(presets::muon({.scale = MuonScale::kMatchAdam}), gpt()));
   expect_radii(geometry, gpt(), {2e-4, 2e-4, 2e-4});
   expect_radii(make("muonclip", {{"hidden", 0.5}, {"adamw", 0.25}}), gpt(), {0.25, 0.5, 0.25});
-  EXPECT_EQ(rules_of(geometry, gpt())[1].decay.name(), "decoupled(0.1)");
+  EXPECT_EQ(rules_of(geometry, gpt())[1].decay.name(), "0.1");
   EXPECT_EQ(geometry.momentum().name(), "ema(0.95)");
   EXPECT_TRUE(presets::is_muon("muonclip"));
   EXPECT_INPUT_ERROR(make("muonclip", {{"tau", 1}}),

@@ -4,8 +4,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "tests/expect_error.h"
 #include "tests/lab/models/training_checks.h"
@@ -75,6 +77,41 @@ TEST(CausalAttention, NormalisesRotatesAndAttends) {
   EXPECT_LT(largest_difference(heads_first(attention(q, k, v)), expected), 1e-12);
   // QK norm: the size of queries and keys does not matter.
   EXPECT_LT(largest_difference(attention(100 * q, k / 50, v), attention(q, k, v)), 1e-10);
+}
+
+TEST(CausalAttention, RaisesToTheLargestScoreOfEachHead) {
+  const int64_t tokens = 6, dimension = 4;
+  at::Tensor q = random_tensor({2, 3, tokens, dimension}, 1);  // (B, H, T, D)
+  const at::Tensor k = random_tensor(q.sizes(), 2), v = random_tensor(q.sizes(), 3);
+  std::vector<double> expected{-1e9, -1e9, 50};
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t h = 0; h < 3; ++h) {
+      for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t s = 0; s <= t; ++s) {
+          double& largest = expected[static_cast<std::size_t>(h)];
+          largest = std::max(largest, at::dot(q[b][h][t], k[b][h][s]).item<double>() / std::sqrt(dimension));
+        }
+      }
+    }
+  }
+  const at::Tensor largest = at::tensor({-1e9, -1e9, 50.0}, at::kDouble);
+  const at::Tensor mixed = causal_attention(q.requires_grad_(), k, v, largest);
+  EXPECT_LT(largest_difference(largest, at::tensor(expected, at::kDouble)), 1e-12);
+  EXPECT_FALSE(largest.requires_grad());
+  EXPECT_TRUE(mixed.equal(causal_attention(q, k, v)));
+  causal_attention(q * std::nan(""), k, v, largest);
+  EXPECT_TRUE(largest.isnan().all().item<bool>());
+}
+
+TEST(CausalAttention, WithoutQkNormOnlyRotates) {
+  CausalAttention attention(8, 6, /*qk_norm=*/false);
+  const at::Tensor q = random_tensor({2, 5, 3, 6}, 4), k = random_tensor({2, 5, 3, 6}, 5);  // (B, T, H, D)
+  const at::Tensor v = random_tensor({2, 5, 3, 6}, 6);
+  const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
+  const at::Tensor expected =
+      causal_attention(heads_first(attention.rotate(q)), heads_first(attention.rotate(k)), heads_first(v));
+  EXPECT_LT(largest_difference(heads_first(attention(q, k, v)), expected), 1e-12);
+  EXPECT_GT(largest_difference(attention(100 * q, k, v), attention(q, k, v)), 1e-2);
 }
 
 TEST(CausalAttention, RotatesHalvesByPositionTimesFrequency) {
@@ -209,6 +246,46 @@ TEST(NanoGpt, LossIsTheMeanCrossEntropyOfTheTokens) {
 TEST(NanoGpt, GradientsMatchFiniteDifferences) {
   const auto model = small_model();
   expect_gradients(*model, {random_tokens({2, 5}, 11, 6), random_tokens({2, 5}, 11, 7)}, 0);
+}
+
+TEST(NanoGpt, GradientsWithoutQkNormMatchFiniteDifferences) {
+  NanoGptOptions options = kSmall;
+  options.qk_norm = false;
+  NanoGpt model(options, 1);
+  model.to(at::kDouble);
+  fill_projections(model, 0.3);
+  const Batch batch{random_tokens({2, 5}, 11, 6), random_tokens({2, 5}, 11, 7)};
+  EXPECT_NE(model.loss(batch, 0).item<double>(), small_model()->loss(batch, 0).item<double>());
+  expect_gradients(model, batch, 0);
+}
+
+TEST(NanoGpt, WatchesTheLargestLogitsOfTrainingPasses) {
+  NanoGptOptions options = kSmall;
+  options.qk_norm = false;
+  NanoGpt model(options, 1);
+  const Batch batch{random_tokens({2, 5}, 11, 6), random_tokens({2, 5}, 11, 7)};
+  const at::Tensor loss = model.loss(batch, 0);
+  const std::vector<AttentionLogits> watched = model.watch_logits();
+  ASSERT_EQ(watched.size(), 2u);
+  EXPECT_TRUE(watched[1].query.is_same(model.layers()[6].parameter));
+  EXPECT_TRUE(watched[1].key.is_same(model.layers()[7].parameter));
+
+  model.eval();
+  model.loss(batch, 0);
+  EXPECT_EQ(watched[0].largest.max().item<float>(), -INFINITY);
+  model.train();
+  EXPECT_TRUE(model.loss(batch, 0).equal(loss));
+  const at::Tensor once = watched[0].largest.clone();
+  EXPECT_TRUE(at::isfinite(once).all().item<bool>());
+  EXPECT_FALSE(watched[1].largest.equal(once));
+  {
+    const at::NoGradGuard no_grad;
+    watched[0].query.mul_(2);
+  }
+  model.loss(batch, 0);
+  EXPECT_LT(largest_difference(watched[0].largest, 2 * once), 1e-5);
+  EXPECT_TRUE(model.watch_logits()[0].largest.equal(watched[0].largest));
+  EXPECT_TRUE(NanoGpt(kSmall).watch_logits().empty());  // QK norm
 }
 
 TEST(NanoGpt, UnscionLowersTheLoss) {

@@ -35,6 +35,8 @@ TEST(Zoo, ErrorsSayWhatWasReceived) {
   EXPECT_INPUT_ERROR(make_model("resnet"), names);
   EXPECT_INPUT_ERROR(is_language_model("resnet"), names);
   EXPECT_INPUT_ERROR(make_model("nanogpt-tiny", {.heads = 7}), "heads must divide width, got 7 heads and width 128");
+  EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.qk_norm = false}),
+                     "model cifar-cnn: has no queries and keys to leave without norm");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.vocabulary = 5}), "model cifar-cnn: has no vocabulary, got 5");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.context = 5}), "model cifar-cnn: has no context, got 5");
   EXPECT_INPUT_ERROR(make_model("cifar-cnn", {.layers = 5}), "model cifar-cnn: has no layers, got 5");

@@ -17,13 +17,13 @@ TrainConfig parsed(const std::string& text, const std::set<std::string>& keep = 
 
 TEST(ConfigToml, TheDefaultsAreTheDocumentedText) {
   EXPECT_EQ(config_toml(TrainConfig{}),
-            "model=\"nanogpt-tiny\"\nlayers=0\nwidth=0\nheads=0\nseq=0\nvocabulary=0\n"
+            "model=\"nanogpt-tiny\"\nlayers=0\nwidth=0\nheads=0\nseq=0\nvocabulary=0\nqk-norm=1\n"
             "data=\"\"\nvocab=\"\"\nval-data=\"\"\nval-tokens=0\ntrain-images=0\ntest-images=0\nbatch=16\naccumulate="
             "1\nfull-batch="
             "false\nparts=0\n"
             "preset=\"unscion\"\nradius=\"\"\nlr=0\nweight-decay=-1\ndecay=\"\"\nnormalize=\"\"\nmomentum="
             "\"\"\nschedule=\"\"\n"
-            "orthogonalizer=\"\"\nclip=1\nlabel-smoothing=-1\n"
+            "orthogonalizer=\"\"\nclip=1\nqk-clip=-1\nlabel-smoothing=-1\n"
             "steps=400\nseed=0\ndevice=\"cpu\"\nprecision=\"\"\ncuda-graph=1\ndeterministic=false\n"
             "eval-every=50\nsave-every=200\non-nan=\"error\"\nnan-limit=10\n"
             "smoothness-every=0\nsmoothness-start=0\nsmoothness-mode=\"\"\nsmoothness-geometry=\"\"\nsmoothness-dual="

@@ -66,6 +66,16 @@ TEST(TrainConfig, OnlyTheCnnSmoothsLabelsByDefault) {
   EXPECT_FALSE(with("model=cifar-cnn\nlabel-smoothing=0.1").smooths_language());
 }
 
+TEST(TrainConfig, QkClipIsThePresetsUnlessGivenAndNeedsLogitsWithoutNorm) {
+  EXPECT_EQ(with("qk-norm=0").resolved_qk_clip(), 0);
+  EXPECT_EQ(with("qk-norm=0\nqk-clip=30").resolved_qk_clip(), 30);
+  EXPECT_EQ(with("qk-norm=0\npreset=muonclip").resolved_qk_clip(), 100);
+  EXPECT_EQ(with("qk-norm=0\npreset=muonclip\nqk-clip=30").resolved_qk_clip(), 30);
+  EXPECT_EQ(with("qk-norm=0\npreset=muonclip\nqk-clip=0").resolved_qk_clip(), 0);
+  EXPECT_EQ(with("preset=muonclip").resolved_qk_clip(), 0);
+  EXPECT_EQ(with("model=cifar-cnn\nqk-norm=0\nqk-clip=30").resolved_qk_clip(), 0);
+}
+
 TEST(TrainConfig, LrIsForAdamW) {
   EXPECT_EQ(with("preset=adamw\nlr=0.25").geometry().rules()[0].radius->name(), "0.25");
   EXPECT_EQ(with("preset=muon\nlr=0.25").geometry().rules().back().radius->name(), "0.25");
@@ -136,6 +146,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"preset=sphere\nradius=auto,hidden=1", "--radius: expected group=radius,..., got 'auto,hidden=1'"},
     {"preset=sphere\nlr=1", "--lr is the learning rate of AdamW; preset sphere takes --radius instead"},
     {"label-smoothing=1", "--label-smoothing must be in [0, 1), or negative for the model's default, got 1"},
+    {"qk-clip=1e-60", "--qk-clip must be in 1e-30..1e+30, the range of float32, or 0 for none, got 1e-60"},
     {"device=tpu", "--device must be cpu, cuda or cuda:N with N in 0..99, got 'tpu'"},
     {"device=cuda:", "--device must be cpu, cuda or cuda:N"},
     {"device=cuda:-1", "--device must be cpu, cuda or cuda:N"},
@@ -180,6 +191,16 @@ const std::pair<const char*, const char*> kWithoutEffect[] = {
     {"model=cifar-cnn\nval-tokens=8", "cifar-cnn validates on the test images of --data; it does not take --val-data"},
     {"model=cifar-cnn\nval-data=a.txt", "it does not take --val-data or --val-tokens"},
     {"model=cifar-cnn\nwidth=8", "cifar-cnn does not take --layers, --width"},
+    {"qk-clip=100", "--qk-clip 100 clips attention logits, which QK norm bounds already: give --qk-norm 0"},
+    {"preset=muonclip",
+     "--preset muonclip clips attention logits, which QK norm bounds already: give --qk-norm 0, or --qk-clip 0 for its "
+     "steps alone"},
+    {"model=cifar-cnn\nqk-clip=100",
+     "--qk-clip 100 clips attention logits, which cifar-cnn does not have: choose another --model"},
+    {"model=cifar-cnn\npreset=muonclip", "which cifar-cnn does not have: choose another --model, or --qk-clip 0"},
+    {"preset=sphere\nqk-norm=0\nqk-clip=100",
+     "--qk-clip 100 has no effect on preset sphere, whose spheres give projections their length back"},
+    {"model=cifar-cnn\nqk-norm=0", "cifar-cnn does not take --qk-norm, it has no queries and keys"},
     {"model=cifar-cnn\nvocab=gpt2", "cifar-cnn does not take --vocab, which tokenizes text, got gpt2"},
     {"nan-limit=3", "--nan-limit has no effect with --on-nan error, got 3"},
     {"clip=2", "--clip has no effect on preset unscion, only on adamw, got 2"},
@@ -202,6 +223,9 @@ TEST(TrainConfig, BadValuesAreNamed) {
   std::swap(config.weight_decay, config.label_smoothing);
   EXPECT_INPUT_ERROR(config.validate(), "--label-smoothing must be in [0, 1)");
   config = {};
+  config.qk_clip = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_INPUT_ERROR(config.validate(), "or 0 for none, got nan");
+  config = {};
   config.lr = std::numeric_limits<double>::infinity();
   EXPECT_INPUT_ERROR(config.validate(), "--lr must be finite and > 0, got inf");
 }
@@ -209,6 +233,9 @@ TEST(TrainConfig, BadValuesAreNamed) {
 TEST(TrainConfig, FlagsWithoutEffectAreNamed) {
   EXPECT_NO_THROW(check_effect(TrainConfig()));
   EXPECT_NO_THROW(check_effect(with("preset=adamw\nclip=2")));
+  EXPECT_NO_THROW(check_effect(with("qk-norm=0\nqk-clip=100")));
+  EXPECT_NO_THROW(check_effect(with("qk-norm=0\npreset=muonclip")));
+  EXPECT_NO_THROW(check_effect(with("preset=muonclip\nqk-clip=0")));
   EXPECT_NO_THROW(check_effect(with("smoothness-every=2\nsmoothness-mode=consecutive\nsmoothness-dual=exact")));
   EXPECT_NO_THROW(check_effect(with("steps=12\nsmoothness-every=5\nsmoothness-start=10")));
   for (const auto& [toml, message] : kWithoutEffect) {

@@ -14,7 +14,7 @@ namespace {
 // clang-format off
 const std::map<std::string, std::string> kOtherValues{
     {"model", "nanogpt-124m"}, {"layers", "2"}, {"width", "64"}, {"heads", "1"}, {"seq", "16"},
-    {"vocabulary", "300"}, {"data", ""}, {"vocab", ""}, {"val-data", ""}, {"val-tokens", "64"}, {"batch", "8"}, {"accumulate", "2"}, {"parts", "2"},
+    {"vocabulary", "300"}, {"qk-norm", "0"}, {"data", ""}, {"vocab", ""}, {"val-data", ""}, {"val-tokens", "64"}, {"batch", "8"}, {"accumulate", "2"}, {"parts", "2"},
     {"preset", "unscion"}, {"radius", "hidden=0.1"}, {"lr", "0.5"}, {"weight-decay", "0.5"},
     {"decay", "cautious(0.5)"}, {"normalize", "normuon(0.9)"},
     {"momentum", "ema(0.5)"}, {"schedule", "constant"}, {"orthogonalizer", "svd"}, {"clip", "2"},
@@ -22,8 +22,9 @@ const std::map<std::string, std::string> kOtherValues{
     {"eval-every", "3"}, {"save-every", "3"}, {"on-nan", "skip"}, {"nan-limit", "3"}, {"smoothness-every", "2"}, {"smoothness-start", "5"}, {"smoothness-mode", "consecutive"},
     {"smoothness-geometry", "unscion"}, {"smoothness-dual", "exact"}};
 // clang-format on
-// Images, a data set that the batch divides, the whole process, a GPU.
-const std::set<std::string> kUntested{"train-images", "test-images", "full-batch", "deterministic", "device"};
+// Images, a data set that the batch divides, the whole process, a GPU, a model without QK norm.
+const std::set<std::string> kUntested{"train-images",  "test-images", "full-batch",
+                                      "deterministic", "device",      "qk-clip"};
 
 TEST(RunIdentity, FieldsOfTheIdentityCannotChangeOnResumeAndOthersCan) {
   const Checkpoint checkpoint = make_trainer(small_config("muon")).checkpoint();
@@ -86,6 +87,16 @@ TEST(RunIdentity, PartsThatAnOlderProgramDidNotNameComeFromItsConfig) {
   TrainConfig other = small_config();
   other.heads = 1;
   EXPECT_INPUT_ERROR(make_trainer(other).resume(checkpoint), "its heads is '2', this run has '1'");
+}
+
+TEST(RunIdentity, CheckpointsOfOlderProgramsHaveQkNormAndNoClip) {
+  Checkpoint checkpoint = make_trainer(small_config()).checkpoint();
+  checkpoint.text.erase("qk-norm");
+  checkpoint.text.erase("qk-clip");
+  EXPECT_NO_THROW(make_trainer(small_config()).resume(checkpoint));
+  TrainConfig other = small_config();
+  other.qk_norm = false;
+  EXPECT_INPUT_ERROR(make_trainer(other).resume(checkpoint), "its qk-norm is '1', this run has '0'");
 }
 
 TEST(RunIdentity, TheFirstDifferenceIsNamed) {

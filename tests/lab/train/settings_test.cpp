@@ -82,6 +82,14 @@ TEST(Settings, AreTheValuesThatTheModelAndTheOptimizerUse) {
   config.lr = 0.01;
   EXPECT_EQ(resolved(config)["lr"], "0.01");
 
+  EXPECT_EQ(resolved(config)["qk-norm"], "1");
+  EXPECT_FALSE(resolved(config).contains("qk-clip"));
+  config.preset = "muonclip";
+  config.qk_norm = false;
+  EXPECT_EQ(resolved(config)["qk-norm"], "0");
+  EXPECT_EQ(resolved(config)["qk-clip"], "100");
+  config.qk_norm = true;
+
   config.preset = "adamw";
   config.lr = 0;
   settings = resolved(config);
