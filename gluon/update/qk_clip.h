@@ -2,7 +2,7 @@
 //
 //   S_h = max of <q_i, k_j> / sqrt(d) over batch and positions, in the forward pass of the step
 //   gamma_h = tau / S_h where S_h > tau, 1 elsewhere
-//   Wq_h <- gamma_h^alpha Wq_h,  Wk_h <- gamma_h^(1 - alpha) Wk_h            so that the head's logits shrink by gamma_h
+//   Wq_h <- gamma_h^alpha Wq_h,  Wk_h <- gamma_h^(1 - alpha) Wk_h            so that the logits shrink by gamma_h
 //
 // It comes after the update: gradient -> momentum -> LMO direction -> radius -> update -> QK-clip. Momentum and all
 // other state of the optimizer stay. The logits are those before the step, so that the next ones may exceed tau by what
@@ -26,11 +26,11 @@ struct QkClipOptions {
   void validate() const;
 };
 
-/// Scales the row blocks of the heads with S_h > tau in place; all others keep their bits. `query` (heads d, n) and `key`
-/// (key heads d, n) are weights, or views of rows of a fused one, of any floating point type; of biases, (heads d) and
-/// (key heads d), a call of their own takes the same logits. `max_logits` (heads) holds S, which may be negative.
-/// Returns gamma (heads) on the weights' device and waits for no device. A head whose S is NaN or +Inf keeps its weights
-/// and has NaN there. Throws InputError, with nothing changed, when sizes, types or devices do not fit.
+/// Scales the row blocks of the heads with S_h > tau in place; all others keep their bits. `query` (heads d, n) and
+/// `key` (key heads d, n) are weights, or views of rows of a fused one, of any floating point type; of biases, (heads
+/// d) and (key heads d), a call of their own takes the same logits. `max_logits` (heads) holds S, which may be negative.
+/// Returns gamma (heads) on the weights' device and waits for no device. A head whose S is NaN or +Inf keeps its
+/// weights and has NaN there. Throws InputError, with nothing changed, when sizes, types or devices do not fit.
 at::Tensor qk_clip(const at::Tensor& query, const at::Tensor& key, const at::Tensor& max_logits,
                    const QkClipOptions& options = {});
 

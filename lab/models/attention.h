@@ -30,8 +30,8 @@ torch::Tensor rotary_angles(int64_t positions, int64_t head_dimension);
 torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys, const torch::Tensor& values,
                                const torch::Tensor& largest = {});
 
-/// Attention with rotary positions, and QK norm unless told otherwise, for up to `context` tokens. All blocks of a model
-/// share one: it keeps the tables of angles, and makes them anew for another device or dtype.
+/// Attention with rotary positions, and QK norm unless told otherwise, for up to `context` tokens. All blocks of a
+/// model share one: it keeps the tables of angles, and makes them anew for another device or dtype.
 class CausalAttention {
  public:
   CausalAttention(int64_t context, int64_t head_dimension, bool qk_norm = true);

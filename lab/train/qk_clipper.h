@@ -4,8 +4,8 @@
 //
 // The logits are the largest of all batches, parts and ranks of the step, so that all ranks scale their copies of the
 // weights by the same factors, whatever their number. Passes between take_logits() and clip() do not count. Nothing is
-// left after a step that a checkpoint would have to hold. A smoothness sample sees the clip as part of the displacement:
-// X_{k+1} and g_{k+1} are those after it.
+// left after a step that a checkpoint would have to hold. A smoothness sample sees the clip as part of the
+// displacement: X_{k+1} and g_{k+1} are those after it.
 
 #pragma once
 
