@@ -103,7 +103,7 @@ class ShardedCore:
             routing = Routing(layers, geometry, options["orthogonalizer"])
             self._matrices = routing.matrices
             self._divide(routing, parts_of(parameters, self._ranks))
-            self._check_clip(routing, options["adamw_clip"])
+            self._check_rules(routing, options["adamw_clip"])
             shards, wholes = [shard.layer for shard in self._shards], [owned.layer for owned in self._mine()]
             self._alone = self._together = None
             if shards:
@@ -131,7 +131,14 @@ class ShardedCore:
             for index, owner in zip(gathered, owners)
         ]
 
-    def _check_clip(self, routing: Routing, clip: float) -> None:
+    def _check_rules(self, routing: Routing, clip: float) -> None:
+        for index, layer in enumerate(self.layers):
+            normalize = routing.rule(index).get("normalize")
+            if normalize is not None:
+                raise ValueError(
+                    f"normalize: '{layer.name}' has {normalize}, and beside DTensors no layer can have one: its second "
+                    "moments are not divided among ranks"
+                )
         for shard in self._shards:
             if clip > 0 and shard.part.sharded and routing.rule(shard.index)["norm"] == "adamw":
                 raise ValueError(

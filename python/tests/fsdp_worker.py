@@ -75,14 +75,14 @@ def with_groups(model):
     """Norms that step on rows, and rules that need the whole matrix."""
     named = dict(model.named_parameters())
     own = {
-        "embed.weight": {"norm": "scaled(1/sqrt(n),rows)", "radius": 0.1, "weight_decay": 0.1},
+        "embed.weight": {"norm": "scaled(1/sqrt(n),rows)", "radius": 0.1, "decay": "cautious(0.1,linear(20,20))"},
         "up.weight": {"norm": "max_entry", "radius": 0.01, "ball": 2.0},
         "up.bias": {"norm": "scaled(m,max_entry)", "radius": 0.5},
         "down.weight": {"norm": "columns", "radius": 0.1},
         "conv.weight": {"norm": "rows", "radius": 0.1},
         "tiny.weight": {"norm": "spectral", "radius": "smooth(0,70)"},
         "experts.weight": {"norm": "spectral", "radius": "smooth(0,70)", "split": "rows:2"},
-        "head.weight": {"norm": "adamw", "radius": 0.01, "weight_decay": 0.1},
+        "head.weight": {"norm": "adamw", "radius": 0.01, "decay": "cautious(0.1)"},
     }
     groups = [{"params": [(name, named.pop(name))], **keys} for name, keys in own.items()]
     return gluon.Gluon([*groups, {"params": list(named.items()), "momentum": 0.5}])
@@ -346,6 +346,7 @@ def errors(mesh, shard, rank):
         "uneven": message(lambda: gluon.Gluon([("w", torch.nn.Parameter(uneven))])),
         "process_group": message(lambda: gluon.Gluon(sharded, process_group=dist.group.WORLD)),
         "clip": message(lambda: gluon.Gluon(sharded, preset="adamw", adamw_clip=1.0)),
+        "normalize": message(lambda: gluon.Gluon(sharded, preset="normuon")),
         "other_option": message(lambda: gluon.Gluon(sharded, momentum=0.9 if rank else 0.8)),
     }
     optimizer = gluon.Gluon(sharded, preset="muon", non_finite="error")

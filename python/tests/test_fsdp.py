@@ -154,6 +154,7 @@ def test_momentum_is_divided_and_placed_as_its_parameter(results):
         ("uneven", "ValueError", " rows of 'w', expected "),
         ("process_group", "ValueError", "process_group: 'w' is a DTensor, of which a rank may hold a part; leave"),
         ("clip", "ValueError", "adamw_clip: 'w' is sharded, and no rank has the length of its gradient"),
+        ("normalize", "ValueError", "normalize: 'w' has normuon("),
         ("other_option", "ValueError", "ranks differ in their layers or settings: rank "),
         ("nan", "NonFiniteGradient", "the gradient of layer 'w' holds NaN or Inf at step 1; nothing was updated"),
         ("skip", "none", ""),

@@ -65,10 +65,10 @@ def test_a_saved_state_resumes_with_the_same_bits(method, layout):
 def test_second_moments_of_rows_and_entries_have_names_of_their_own():
     for method, sizes in (("normuon", (12, 1)), ("adamuon", (12, 6))):
         model, optimizer = trained(1, **METHODS[method])
-        assert optimizer.state_dict()["state"]["up.weight"]["normalize.second"].shape == sizes
+        assert optimizer.state_dict("names")["state"]["up.weight"]["normalize.second"].shape == sizes
         numbers = [name for name, _ in model.named_parameters()].index("up.weight")
         entry = optimizer.state_dict(layout="indices")["state"][numbers]
-        assert set(entry) == {"momentum_buffer", "second_momentum_buffer"}
+        assert set(entry) == {"momentum_buffer", "second_momentum_buffer", "step"}
         assert entry["second_momentum_buffer"].shape == sizes
 
 
