@@ -249,10 +249,11 @@ TEST(Presets, DeterministicGluonKeepsANamedOrthogonalizer) {
 }
 
 TEST(Presets, BadInput) {
-  EXPECT_INPUT_ERROR(presets::make("lion"),
-                     "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
-                     "muon(match_adam), normuon (with the same scales), muonclip, scion, unscion, sphere, sign_descent, "
-                     "normalized_descent, sgd, deterministic_gluon, adamw");
+  EXPECT_INPUT_ERROR(
+      presets::make("lion"),
+      "unknown name 'lion'; allowed are muon, muon(none), muon(aspect), "
+      "muon(match_adam), normuon (with the same scales), muonclip, scion, unscion, sphere, sign_descent, "
+      "normalized_descent, sgd, deterministic_gluon, adamw");
   EXPECT_INPUT_ERROR(
       presets::make("normuon(adam)"),
       "unknown scale in 'normuon(adam)'; allowed are normuon(none), normuon(aspect), normuon(match_adam)");
