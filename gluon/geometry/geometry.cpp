@@ -52,7 +52,7 @@ std::string details(const Rule& rule) {
 
 void validate(const Rule& rule) {
   const std::string what = join("Geometry: rule '", selector(rule), "': ");
-  GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0, got ",
+  GLUON_CHECK(!rule.ball || (std::isfinite(*rule.ball) && *rule.ball > 0), what, "ball must be > 0 and finite, got ",
               rule.ball.value_or(0));
   const std::vector<std::string> found = constraints(rule);
   GLUON_CHECK(found.size() <= 1, what, "a weight decay, a ball and a sphere exclude each other, got ", found[0],
@@ -96,7 +96,7 @@ NormPtr NormChoice::resolve(const MatrixShape& shape, std::string_view orthogona
 }
 
 Sphere::Sphere(double radius) : radius_(radius) {
-  GLUON_CHECK(std::isfinite(radius) && radius > 0, "Sphere: the radius must be > 0, got ", radius);
+  GLUON_CHECK(std::isfinite(radius) && radius > 0, "Sphere: the radius must be > 0 and finite, got ", radius);
 }
 
 double Sphere::radius(const Norm& norm, const MatrixShape& shape) const {

@@ -144,7 +144,8 @@ Geometry sphere(const SphereOptions& options) {
   GLUON_CHECK(options.steps >= (follows_steps ? 1 : 0),
               "sphere: steps must be >= 1, the length of the run, from which the relative steps follow, got ",
               options.steps);
-  GLUON_CHECK(std::isfinite(options.factor) && options.factor > 0, "sphere: factor must be > 0, got ", options.factor);
+  GLUON_CHECK(std::isfinite(options.factor) && options.factor > 0, "sphere: factor must be > 0 and finite, got ",
+              options.factor);
   const auto by_law = [&](const std::optional<double>& given) {
     return given ? Radius(*given) : horizon_radius(options.factor * kStep, kPower, options.steps);
   };

@@ -115,7 +115,7 @@ class SpectralNorm : public Norm {
 class ScaledNorm : public Norm {
  public:
   ScaledNorm(double factor, NormPtr base) : factor_(factor), base_(std::move(base)) {
-    GLUON_CHECK(std::isfinite(factor_) && factor_ > 0, "scaled: the factor must be > 0, got ", factor_);
+    GLUON_CHECK(std::isfinite(factor_) && factor_ > 0, "scaled: the factor must be > 0 and finite, got ", factor_);
   }
 
   std::string name() const override { return join("scaled(", number_text(factor_), ",", base_->name(), ")"); }

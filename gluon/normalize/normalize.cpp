@@ -23,7 +23,7 @@ at::Tensor mean_of_columns(const at::Tensor& entries) {
 
 Normalize::Normalize(Kind kind, double beta2, double eps) : kind_(kind), beta2_(beta2), eps_(eps) {
   GLUON_CHECK(beta2 >= 0 && beta2 < 1, "Normalize: beta2 must be in [0, 1), got ", beta2);
-  GLUON_CHECK(std::isfinite(eps) && eps >= 0, "Normalize: eps must be >= 0, got ", eps);
+  GLUON_CHECK(std::isfinite(eps) && eps >= 0, "Normalize: eps must be >= 0 and finite, got ", eps);
 }
 
 Normalize Normalize::normuon(double beta2, double eps) { return {Kind::kRows, beta2, eps}; }

@@ -12,7 +12,7 @@ namespace gluon {
 
 Decay::Decay(bool cautious, double weight, std::optional<Schedule> schedule)
     : cautious_(cautious), weight_(weight), schedule_(schedule) {
-  GLUON_CHECK(std::isfinite(weight) && weight >= 0, "Decay: the weight decay must be >= 0, got ", weight);
+  GLUON_CHECK(std::isfinite(weight) && weight >= 0, "Decay: the weight decay must be >= 0 and finite, got ", weight);
 }
 
 Decay::Decay(double weight) : Decay(false, weight, {}) {}

@@ -16,7 +16,9 @@ at::Tensor filled(const BatchStep& batch, double value) {
 
 class ConstantRadius : public RadiusRule {
  public:
-  explicit ConstantRadius(double t) : t_(t) { GLUON_CHECK(std::isfinite(t) && t > 0, "radius: must be > 0, got ", t); }
+  explicit ConstantRadius(double t) : t_(t) {
+    GLUON_CHECK(std::isfinite(t) && t > 0, "radius: must be > 0 and finite, got ", t);
+  }
   at::Tensor radius(const BatchStep& batch) const override { return filled(batch, t_); }
   std::optional<double> constant() const override { return t_; }
   std::string name() const override { return number_text(t_); }
@@ -28,8 +30,8 @@ class ConstantRadius : public RadiusRule {
 class HorizonRadius : public RadiusRule {
  public:
   HorizonRadius(double c, double p, int64_t steps) : c_(c), p_(p), steps_(steps) {
-    GLUON_CHECK(std::isfinite(c) && c > 0, "horizon radius: c must be > 0, got ", c);
-    GLUON_CHECK(std::isfinite(p) && p >= 0, "horizon radius: p must be >= 0, got ", p);
+    GLUON_CHECK(std::isfinite(c) && c > 0, "horizon radius: c must be > 0 and finite, got ", c);
+    GLUON_CHECK(std::isfinite(p) && p >= 0, "horizon radius: p must be >= 0 and finite, got ", p);
     GLUON_CHECK(steps >= 1, "horizon radius: steps must be >= 1, got ", steps);
   }
   at::Tensor radius(const BatchStep& batch) const override { return filled(batch, value()); }
@@ -50,7 +52,7 @@ class HorizonRadius : public RadiusRule {
 class PowerRadius : public RadiusRule {
  public:
   explicit PowerRadius(double t) : t_(t) {
-    GLUON_CHECK(std::isfinite(t) && t > 0, "power radius: t must be > 0, got ", t);
+    GLUON_CHECK(std::isfinite(t) && t > 0, "power radius: t must be > 0 and finite, got ", t);
   }
   at::Tensor radius(const BatchStep& batch) const override {
     return filled(batch, t_ * std::pow(static_cast<double>(batch.step) + 1, -0.75));
@@ -87,7 +89,7 @@ class SmoothRadius : public RadiusRule {
 class SteepestRadius : public RadiusRule {
  public:
   explicit SteepestRadius(double eta) : eta_(eta) {
-    GLUON_CHECK(std::isfinite(eta) && eta > 0, "steepest radius: eta must be > 0, got ", eta);
+    GLUON_CHECK(std::isfinite(eta) && eta > 0, "steepest radius: eta must be > 0 and finite, got ", eta);
   }
   at::Tensor radius(const BatchStep& batch) const override { return eta_ * batch.momentum_dual_norm(); }
   std::string name() const override { return spec_text("steepest", {eta_}); }

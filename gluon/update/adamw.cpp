@@ -12,8 +12,8 @@ namespace gluon {
 void AdamWOptions::validate() const {
   GLUON_CHECK(beta1 >= 0 && beta1 < 1, "AdamW: beta1 must be in [0, 1), got ", beta1);
   GLUON_CHECK(beta2 >= 0 && beta2 < 1, "AdamW: beta2 must be in [0, 1), got ", beta2);
-  GLUON_CHECK(std::isfinite(eps) && eps > 0, "AdamW: eps must be > 0, got ", eps);
-  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "AdamW: clip must be >= 0, got ", clip);
+  GLUON_CHECK(std::isfinite(eps) && eps > 0, "AdamW: eps must be > 0 and finite, got ", eps);
+  GLUON_CHECK(std::isfinite(clip) && clip >= 0, "AdamW: clip must be >= 0 and finite, got ", clip);
 }
 
 AdamW::AdamW(const AdamWOptions& options) : options_(options) { options_.validate(); }

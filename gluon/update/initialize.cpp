@@ -34,7 +34,8 @@ at::Tensor on_sphere(const at::Tensor& x, double radius) {
 }  // namespace
 
 void initialize(std::span<const Layer> layers, const Geometry& geometry, const InitializeOptions& options) {
-  GLUON_CHECK(std::isfinite(options.ball) && options.ball > 0, "initialize: ball must be > 0, got ", options.ball);
+  GLUON_CHECK(std::isfinite(options.ball) && options.ball > 0, "initialize: ball must be > 0 and finite, got ",
+              options.ball);
   const at::NoGradGuard no_grad;
   // Weights start as exact LMO directions.
   for (const StepPlan::Batch& batch : route(layers, geometry, {.orthogonalizer = "svd"}).batches) {

@@ -15,8 +15,8 @@ namespace gluon {
 namespace {
 
 void check_multiplier(double multiplier) {
-  GLUON_CHECK(std::isfinite(multiplier) && multiplier >= 0, "Optimizer: the radius multiplier must be >= 0, got ",
-              multiplier);
+  GLUON_CHECK(std::isfinite(multiplier) && multiplier >= 0,
+              "Optimizer: the radius multiplier must be >= 0 and finite, got ", multiplier);
 }
 
 // Names of this rank's entries of a state, with the sizes that each may have.

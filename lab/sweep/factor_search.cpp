@@ -91,7 +91,7 @@ class Search {
 }  // namespace
 
 FactorSearch search_factor(double start, int most, const FactorTrial& trial) {
-  GLUON_CHECK(std::isfinite(start) && start > 0, "tune: the first factor must be > 0, got ", start);
+  GLUON_CHECK(std::isfinite(start) && start > 0, "tune: the first factor must be > 0 and finite, got ", start);
   GLUON_CHECK(most >= 1, "tune: the number of trials must be >= 1, got ", most);
   return Search(start, most, trial).run();
 }

@@ -76,8 +76,8 @@ def test_a_bad_change_raises_and_moves_nothing():
     start = [p.detach().clone() for p in model.parameters()]
     group = optimizer.param_groups[0]
     for key, value, text in [
-        ("weight_decay", -1, "weight decay must be >= 0, got -1"),
-        ("radius", 0, "radius: must be > 0, got 0"),
+        ("weight_decay", -1, "weight decay must be >= 0 and finite, got -1"),
+        ("radius", 0, "radius: must be > 0 and finite, got 0"),
         ("radius", "fast", "fast"),
         ("norm", "nuclear", "unknown name 'nuclear'"),
         ("role", "body", "role: unknown name 'body'"),

@@ -136,7 +136,7 @@ def test_rules_survive_pickling():
         ({"normalize": 0.9}, "'normalize' cannot be 0.9"),
         ({"normalize": "normuon(0.9)", "ball": 2}, "a ball holds steps along the LMO alone"),
         ({"decay": "often"}, "decay: unknown name 'often'; allowed are a number, decoupled"),
-        ({"decay": -1}, "weight decay must be >= 0, got -1"),
+        ({"decay": -1}, "weight decay must be >= 0 and finite, got -1"),
         ({"decay": "cautious(0.1,up)"}, "schedule: unknown name 'up'"),
         ({"decay": "cautious(0.1)", "sphere": "auto"}, "exclude each other, got decay cautious"),
     ],

@@ -73,11 +73,13 @@ TEST(Geometry, BadRulesAreRejected) {
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{}), "expected at least one rule");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.pattern = "never", .norm = "nuclear"}}), "unknown name 'nuclear'");
   EXPECT_INPUT_ERROR(NormChoice(std::shared_ptr<const Norm>()), "Rule: expected a norm, got none");
-  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0, got 0");
-  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .decay = -1}}), "Decay: the weight decay must be >= 0, got -1");
-  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.decay = INFINITY}}), "weight decay must be >= 0, got inf");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.radius = 0}}), "radius: must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(Geometry({{.pattern = "a*", .decay = -1}}),
+                     "Decay: the weight decay must be >= 0 and finite, got -1");
+  EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.decay = INFINITY}}), "weight decay must be >= 0 and finite, got inf");
   for (const auto& [ball, text] : {std::pair{-2.0, "-2"}, {0.0, "0"}, {INFINITY, "inf"}}) {
-    EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = ball}}), std::string("ball must be > 0, got ") + text);
+    EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.ball = ball}}),
+                       std::string("ball must be > 0 and finite, got ") + text);
   }
   EXPECT_INPUT_ERROR(
       Geometry({{.decay = 0.1, .ball = 2.0}}),
@@ -85,8 +87,8 @@ TEST(Geometry, BadRulesAreRejected) {
   EXPECT_INPUT_ERROR(Geometry({{.ball = 2.0, .sphere = Sphere()}}), "exclude each other, got ball 2 and sphere auto");
   EXPECT_INPUT_ERROR(Geometry({{.decay = 0.1, .sphere = 3.0}}), "got weight decay 0.1 and sphere 3");
   EXPECT_INPUT_ERROR(Geometry(std::vector<Rule>{{.norm = "adamw", .sphere = Sphere()}}), "AdamW has no sphere");
-  EXPECT_INPUT_ERROR((void)Sphere{0.0}, "Sphere: the radius must be > 0, got 0");
-  EXPECT_INPUT_ERROR((void)Sphere{INFINITY}, "Sphere: the radius must be > 0, got inf");
+  EXPECT_INPUT_ERROR((void)Sphere{0.0}, "Sphere: the radius must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR((void)Sphere{INFINITY}, "Sphere: the radius must be > 0 and finite, got inf");
   for (const char* text : {"", "own", "nan", "1x"}) {
     EXPECT_INPUT_ERROR(make_sphere(text), "sphere: expected a number");
   }

@@ -199,7 +199,7 @@ TEST(Presets, SgdTakesALearningRate) {
     }
     EXPECT_EQ(geometry.momentum().name(), "ema(0.9)");
   }
-  EXPECT_INPUT_ERROR(presets::make("sgd", {{"all", -1}}), "steepest radius: eta must be > 0, got -1");
+  EXPECT_INPUT_ERROR(presets::make("sgd", {{"all", -1}}), "steepest radius: eta must be > 0 and finite, got -1");
   EXPECT_INPUT_ERROR(presets::make("sgd", {{"hidden", 1}}), "preset sgd: unknown radius 'hidden'; allowed are all");
 }
 
@@ -267,8 +267,8 @@ TEST(Presets, BadInput) {
                      "preset unscion: unknown radius 'heads'; allowed are hidden, embedding, conv, "
                      "untied_embedding, head, vector");
   EXPECT_INPUT_ERROR(presets::make("sign_descent", {{"hidden", 1}}), "unknown radius 'hidden'; allowed are all");
-  EXPECT_INPUT_ERROR(presets::make("unscion", {{"head", std::nan("")}}), "radius: must be > 0, got nan");
-  EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0, got -1");
+  EXPECT_INPUT_ERROR(presets::make("unscion", {{"head", std::nan("")}}), "radius: must be > 0 and finite, got nan");
+  EXPECT_INPUT_ERROR(presets::unscion({.hidden = -1}), "radius: must be > 0 and finite, got -1");
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 2}), "scion: gamma must be in (0, 1], got 2");
   EXPECT_NO_THROW(presets::scion({.gamma = 1, .conv_gamma = 1}));
   EXPECT_INPUT_ERROR(presets::scion({.gamma = 0}), "scion: gamma must be in (0, 1], got 0");
@@ -278,7 +278,7 @@ TEST(Presets, BadInput) {
                      "sphere: steps must be >= 1, the length of the run, from which the relative "
                      "steps follow, got 0");
   EXPECT_INPUT_ERROR(presets::sphere({.hidden = 0.1}), "sphere: steps must be >= 1");
-  EXPECT_INPUT_ERROR(presets::sphere({.steps = 9, .factor = 0}), "sphere: factor must be > 0, got 0");
+  EXPECT_INPUT_ERROR(presets::sphere({.steps = 9, .factor = 0}), "sphere: factor must be > 0 and finite, got 0");
   EXPECT_INPUT_ERROR(presets::make("sphere"), "sphere: steps must be >= 1");
   EXPECT_INPUT_ERROR(presets::make("sphere", {{"steps", 1.5}}),
                      "preset sphere: steps must be a whole number in 1..2^53, got 1.5");

@@ -127,8 +127,8 @@ TEST(Norm, BadInput) {
   EXPECT_INPUT_ERROR(make_norm("nuclear"),
                      "unknown name 'nuclear'; allowed are spectral(ORTHOGONALIZER), scaled(FACTOR,NORM), spectral,");
   EXPECT_INPUT_ERROR(make_norm("scaled(2)"), "unknown name 'scaled(2)'");
-  EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0, got 0");
-  EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0, got inf");
+  EXPECT_INPUT_ERROR(make_norm("scaled(0,rows)"), "scaled: the factor must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(make_norm("scaled(1/0,rows)"), "scaled: the factor must be > 0 and finite, got inf");
   for (const char* name : {"rows(2)", "scaled(2,rows,rows)", "spectral(svd,svd)", "row(1,2)", "nuclear(svd)"}) {
     EXPECT_INPUT_ERROR(make_norm(name), "unknown name '" + std::string(name) + "'");
   }

@@ -215,7 +215,7 @@ TEST(Normalize, BadInputIsNamed) {
   EXPECT_INPUT_ERROR((void)Normalize("normuon(x)"), "normalize: expected a number, got 'x'");
   EXPECT_INPUT_ERROR((void)Normalize::normuon(1), "Normalize: beta2 must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR((void)Normalize::adamuon(-0.5), "Normalize: beta2 must be in [0, 1), got -0.5");
-  EXPECT_INPUT_ERROR((void)Normalize::adamuon(0.5, -1), "Normalize: eps must be >= 0, got -1");
+  EXPECT_INPUT_ERROR((void)Normalize::adamuon(0.5, -1), "Normalize: eps must be >= 0 and finite, got -1");
 }
 
 }  // namespace

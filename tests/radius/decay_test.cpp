@@ -66,8 +66,8 @@ TEST(Decay, BadInputIsNamed) {
                      "cautious(WEIGHT[,SCHEDULE])");
   EXPECT_INPUT_ERROR((void)Decay("cautious(x)"), "decay: expected a number, got 'x'");
   EXPECT_INPUT_ERROR((void)Decay("cautious(0.1,up)"), "schedule: unknown name 'up'");
-  EXPECT_INPUT_ERROR((void)Decay(-1.0), "Decay: the weight decay must be >= 0, got -1");
-  EXPECT_INPUT_ERROR((void)Decay::cautious(INFINITY), "Decay: the weight decay must be >= 0, got inf");
+  EXPECT_INPUT_ERROR((void)Decay(-1.0), "Decay: the weight decay must be >= 0 and finite, got -1");
+  EXPECT_INPUT_ERROR((void)Decay::cautious(INFINITY), "Decay: the weight decay must be >= 0 and finite, got inf");
 }
 
 }  // namespace

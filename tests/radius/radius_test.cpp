@@ -76,16 +76,16 @@ TEST(Radius, NamesParseBack) {
 }
 
 TEST(Radius, BadInput) {
-  EXPECT_INPUT_ERROR(Radius(0.0), "radius: must be > 0, got 0");
+  EXPECT_INPUT_ERROR(Radius(0.0), "radius: must be > 0 and finite, got 0");
   EXPECT_INPUT_ERROR(Radius(std::shared_ptr<const RadiusRule>()), "radius: expected a rule, got none");
-  EXPECT_INPUT_ERROR(Radius(std::nan("")), "radius: must be > 0, got nan");
-  EXPECT_INPUT_ERROR(constant_radius(INFINITY), "radius: must be > 0, got inf");
-  EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0, got -1");
-  EXPECT_INPUT_ERROR(power_radius(0), "power radius: t must be > 0, got 0");
-  EXPECT_INPUT_ERROR(power_radius(INFINITY), "power radius: t must be > 0, got inf");
-  EXPECT_INPUT_ERROR(horizon_radius(0, 0.4, 9), "horizon radius: c must be > 0, got 0");
-  EXPECT_INPUT_ERROR(horizon_radius(INFINITY, 0.4, 9), "horizon radius: c must be > 0, got inf");
-  EXPECT_INPUT_ERROR(horizon_radius(1, -0.4, 9), "horizon radius: p must be >= 0, got -0.4");
+  EXPECT_INPUT_ERROR(Radius(std::nan("")), "radius: must be > 0 and finite, got nan");
+  EXPECT_INPUT_ERROR(constant_radius(INFINITY), "radius: must be > 0 and finite, got inf");
+  EXPECT_INPUT_ERROR(power_radius(-1), "power radius: t must be > 0 and finite, got -1");
+  EXPECT_INPUT_ERROR(power_radius(0), "power radius: t must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(power_radius(INFINITY), "power radius: t must be > 0 and finite, got inf");
+  EXPECT_INPUT_ERROR(horizon_radius(0, 0.4, 9), "horizon radius: c must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(horizon_radius(INFINITY, 0.4, 9), "horizon radius: c must be > 0 and finite, got inf");
+  EXPECT_INPUT_ERROR(horizon_radius(1, -0.4, 9), "horizon radius: p must be >= 0 and finite, got -0.4");
   EXPECT_INPUT_ERROR(horizon_radius(1, 0.4, 0), "horizon radius: steps must be >= 1, got 0");
   EXPECT_INPUT_ERROR(make_radius("horizon(1,0.4,9.5)"), "radius: expected a whole number, got '9.5'");
   EXPECT_INPUT_ERROR(smooth_radius(0, 0), "not both 0, got L0 = 0, L1 = 0");
@@ -95,9 +95,9 @@ TEST(Radius, BadInput) {
   EXPECT_INPUT_ERROR(smooth_radius(1, INFINITY), "got L0 = 1, L1 = inf");
   EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, -0.1), "zeta must be in [0, 1), got -0.1");
   EXPECT_INPUT_ERROR(relative_noise_radius(1, 1, 1), "zeta must be in [0, 1), got 1");
-  EXPECT_INPUT_ERROR(steepest_radius(0), "steepest radius: eta must be > 0, got 0");
-  EXPECT_INPUT_ERROR(steepest_radius(-1), "steepest radius: eta must be > 0, got -1");
-  EXPECT_INPUT_ERROR(steepest_radius(INFINITY), "steepest radius: eta must be > 0, got inf");
+  EXPECT_INPUT_ERROR(steepest_radius(0), "steepest radius: eta must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(steepest_radius(-1), "steepest radius: eta must be > 0 and finite, got -1");
+  EXPECT_INPUT_ERROR(steepest_radius(INFINITY), "steepest radius: eta must be > 0 and finite, got inf");
   EXPECT_INPUT_ERROR(make_radius("smooth(1)"),
                      "unknown rule 'smooth(1)'; allowed are a number, power(T), smooth(L0,L1), "
                      "relative_noise(L0,L1,ZETA), steepest(ETA), horizon(C,P,STEPS)");
@@ -105,7 +105,7 @@ TEST(Radius, BadInput) {
                            "fast(1,2,3)", "2(3)", "steepest", "steepest(1,2)"}) {
     EXPECT_INPUT_ERROR(make_radius(name), "unknown rule '" + std::string(name) + "'");
   }
-  EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0, got -0.5");
+  EXPECT_INPUT_ERROR(make_radius("-0.5"), "radius: must be > 0 and finite, got -0.5");
 }
 
 }  // namespace

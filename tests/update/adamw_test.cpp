@@ -52,7 +52,7 @@ TEST(AdamW, ClippingScalesTheStepNotTheGradients) {
     EXPECT_TRUE(run(sizes, 2, 1).allclose(run(sizes, 0, 2 / (5 + 1e-6)), 1e-12, 1e-12));
     EXPECT_TRUE(run(sizes, 5.1, 1).equal(run(sizes, 0, 1)));
   }
-  EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(AdamW({.clip = -1}), "clip must be >= 0 and finite, got -1");
 }
 
 TEST(AdamW, BiasCorrectionCountsStepsPerLayer) {
@@ -72,9 +72,9 @@ TEST(AdamW, LimitsOfItsOptions) {
   EXPECT_INPUT_ERROR(AdamWOptions{.beta1 = 1}.validate(), "beta1 must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(AdamWOptions{.beta2 = -0.5}.validate(), "beta2 must be in [0, 1), got -0.5");
   EXPECT_INPUT_ERROR(AdamWOptions{.beta2 = 1}.validate(), "beta2 must be in [0, 1), got 1");
-  EXPECT_INPUT_ERROR(AdamWOptions{.eps = 0}.validate(), "eps must be > 0, got 0");
-  EXPECT_INPUT_ERROR(AdamWOptions{.eps = INFINITY}.validate(), "eps must be > 0, got inf");
-  EXPECT_INPUT_ERROR(AdamWOptions{.clip = INFINITY}.validate(), "clip must be >= 0, got inf");
+  EXPECT_INPUT_ERROR(AdamWOptions{.eps = 0}.validate(), "eps must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(AdamWOptions{.eps = INFINITY}.validate(), "eps must be > 0 and finite, got inf");
+  EXPECT_INPUT_ERROR(AdamWOptions{.clip = INFINITY}.validate(), "clip must be >= 0 and finite, got inf");
 }
 
 }  // namespace

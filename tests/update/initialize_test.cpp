@@ -60,9 +60,10 @@ TEST(Initialize, AdamWLayersKeepTheirValues) {
 
 TEST(Initialize, BadInput) {
   const auto layers = transformer_layers();
-  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}), "initialize: ball must be > 0, got 0");
+  EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = 0}),
+                     "initialize: ball must be > 0 and finite, got 0");
   EXPECT_INPUT_ERROR(initialize(layers, presets::unscion(), {.ball = INFINITY}),
-                     "initialize: ball must be > 0, got inf");
+                     "initialize: ball must be > 0 and finite, got inf");
 }
 
 // The signs of the first weights of a seed: models that start elsewhere cannot be compared with recorded runs.

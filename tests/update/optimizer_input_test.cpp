@@ -111,9 +111,9 @@ TEST(OptimizerInput, BadOptionsAreRejected) {
 TEST(OptimizerInput, BadSettingsAreRejected) {
   const std::vector<Layer> layers{{"w", at::randn({3, 4})}};
   Optimizer optimizer(layers, kRows);
-  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(-1), "radius multiplier must be >= 0, got -1");
-  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(INFINITY), "radius multiplier must be >= 0, got inf");
-  EXPECT_INPUT_ERROR(optimizer.set_group_radius_multiplier(0, -1), "radius multiplier must be >= 0, got -1");
+  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(-1), "radius multiplier must be >= 0 and finite, got -1");
+  EXPECT_INPUT_ERROR(optimizer.set_radius_multiplier(INFINITY), "radius multiplier must be >= 0 and finite, got inf");
+  EXPECT_INPUT_ERROR(optimizer.set_group_radius_multiplier(0, -1), "radius multiplier must be >= 0 and finite, got -1");
   EXPECT_INPUT_ERROR(optimizer.set_group_beta(0, 1), "beta must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR(Optimizer(layers, kRows, quiet(Momentum::none())).set_group_beta(0, 0.5),
                      "none has no beta to change");

@@ -121,8 +121,8 @@ TEST(FactorSearch, AStoppedTrialEndsIt) {
 }
 
 TEST(FactorSearch, BadInputIsNamed) {
-  EXPECT_INPUT_ERROR(search_factor(0, 5, parabola(1)), "tune: the first factor must be > 0, got 0");
-  EXPECT_INPUT_ERROR(search_factor(kNan, 5, parabola(1)), "tune: the first factor must be > 0, got nan");
+  EXPECT_INPUT_ERROR(search_factor(0, 5, parabola(1)), "tune: the first factor must be > 0 and finite, got 0");
+  EXPECT_INPUT_ERROR(search_factor(kNan, 5, parabola(1)), "tune: the first factor must be > 0 and finite, got nan");
   EXPECT_INPUT_ERROR(search_factor(1, 0, parabola(1)), "tune: the number of trials must be >= 1, got 0");
 }
 

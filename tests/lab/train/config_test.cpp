@@ -135,7 +135,7 @@ const std::pair<const char*, const char*> kBadConfigs[] = {
     {"preset=sgd\nlr=0.25", "--lr is the learning rate of AdamW; preset sgd takes --radius instead"},
     {"preset=scion\nweight-decay=0.5", "exclude each other"},
     {"decay=often", "decay: unknown name 'often'; allowed are a number, decoupled(WEIGHT[,SCHEDULE])"},
-    {"decay=-1", "Decay: the weight decay must be >= 0, got -1"},
+    {"decay=-1", "Decay: the weight decay must be >= 0 and finite, got -1"},
     {"decay=0.5\nweight-decay=0.25", "--weight-decay 0.25 and --decay 0.5 set the same; give one"},
     {"preset=scion\ndecay='cautious(0.5)'", "exclude each other, got decay cautious(0.5) and ball 50"},
     {"normalize=rows", "normalize: unknown name 'rows'; allowed are none, normuon(BETA2[,EPS])"},
