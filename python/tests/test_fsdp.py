@@ -1,5 +1,5 @@
 """Parameters in shards, as fully_shard() makes them: 2, 3 and 4 gloo ranks train as one, bit for bit, given the same
-gradients. The ranks run everything in fsdp_worker.py once; the tests check the results."""
+gradients. The ranks run everything in fsdp_worker.py once, on what fsdp_cases.py has; the tests check the results."""
 
 import os
 import pathlib
@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import needs_cuda, needs_torch
-from fsdp_worker import (
-    CASES, FORWARD, RESUMED, SAVED, STEPS, changes, outcome_of, run_case, take_steps, trained_net, weights,
-)  # fmt: skip
+from fsdp_cases import CASES, RESUMED, STEPS, outcome_of, run_case, take_steps
+from fsdp_worker import FORWARD, SAVED, changes, trained_net
+from sharded_worker import weights
 
 HERE = pathlib.Path(__file__).parent
 RANKS = [4, 2, 3]  # four ranks save what the others load
