@@ -10,9 +10,8 @@
 // of p(s / safety), so that a singular value slightly above u_t stays where p contracts.
 //
 // And polynomials of higher degree made of squares (core/lmo_form.h). On a square matrix a quintic takes 2 full products'
-// worth of flops and lifts small values 4 times in later steps; degree 9 takes 2.5 and lifts them 7.5 times, degree 17
-// takes 3 and lifts them 13 times. So three steps of degrees 17, 17 and 9 are closer to 1 than five quintics, everywhere
-// on the same interval, at 0.85 of their flops.
+// worth of flops, degree 9 takes 2.5 and degree 17 takes 3, and each lifts small values further for its flops. Three steps
+// of degrees 17, 17 and 9 are closer to 1 than five quintics, everywhere on the same interval, at 0.85 of their flops.
 
 #pragma once
 
