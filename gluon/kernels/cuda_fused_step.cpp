@@ -9,6 +9,7 @@
 
 #include "gluon/core/check.h"
 #include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/cuda/step_factors.h"
 #include "gluon/kernels/cuda/update.h"
 #include "gluon/kernels/cuda_check.h"
 #include "gluon/kernels/cuda_handles.h"
@@ -27,6 +28,21 @@ int64_t entries(const at::Tensor& stack) { return stack.size(1) * stack.size(2);
 int64_t buffer_bytes(int64_t count, const FusedStack& stack) { return round_up(2 * count * entries(stack.momentum)); }
 
 bool is_sign(const FusedStack& stack) { return stack.form.kind == LmoForm::Kind::kSign; }
+
+bool needs_factors(const FusedStack& stack) { return stack.normalization.second.defined() || stack.sphere > 0; }
+
+// Of the polar factors, D = -factor P.
+cuda::SecondMoments second_moments(const FusedStack& stack) {
+  using Kind = cuda::SecondMoments::Kind;
+  const auto& [second, beta, eps, unit] = stack.normalization;
+  if (!second.defined()) return {};
+  return {.kind = second.size(2) == 1 ? Kind::kRows : Kind::kEntries,
+          .values = second.data_ptr<float>(),
+          .columns = stack.momentum.size(2),
+          .beta = static_cast<float>(beta),
+          .eps = static_cast<float>(eps),
+          .unit = unit / stack.form.factor};
+}
 
 // Matrices [first, first + count) of a stack.
 struct Piece {
@@ -62,10 +78,11 @@ struct FusedStep::Device {
   cuda::MomentumStep momentum_step(const Piece& piece) const;
   cuda::ParameterUpdate parameter_update(const Piece& piece) const;
   Piece all_of(std::size_t stack) const { return {stack, 0, stacks[stack].momentum.size(0)}; }
-  // The last product can add to the parameters itself; it cannot shrink them.
+  // The last product can add to the parameters itself; it cannot shrink them, and knows no matrix as a whole.
   bool moved_by_iteration(const FusedStack& stack) const {
-    return stack.decay == 0 && polar->moves_parameters(stack.momentum.size(2));
+    return !stack.decays && !needs_factors(stack) && polar->moves_parameters(stack.momentum.size(2));
   }
+  void move_piece(const Piece& piece, const cuda::MomentumStep& step, const __half* directions, cudaStream_t stream);
   void move_chunk(std::span<const Piece> chunk, cudaStream_t stream);
   void plan_chunks(int64_t scratch_bytes);
   std::vector<std::vector<Piece>> chunks_within(int64_t scratch_bytes) const;
@@ -79,8 +96,10 @@ struct FusedStep::Device {
   std::vector<std::vector<Piece>> chunks;
 
   Mirror<int64_t> tables;  // gradients, then parameters
-  Mirror<float> scalars;   // {beta, 1 - beta} of each stack, then the radii
+  Mirror<float> scalars;   // {beta, 1 - beta} of each stack, then the radii, then the decay of each stack
   at::Tensor gradient_squares, momentum_squares, scales, verdict_memory, scratch;
+  at::Tensor factors;                                   // (matrices, 2), of stacks that need them
+  std::vector<at::Tensor> direction_sums, sphere_sums;  // of each stack; undefined where it needs none
   bool momentum_measured = false;
   at::Tensor report;        // verdict_report() on the host, pinned
   unsigned judgement = 0;   // number of judgements that the runs so far have asked for
@@ -114,6 +133,16 @@ FusedStep::Device::Device(std::vector<FusedStack> all, int64_t scratch_bytes) : 
   scales = at::empty({first_matrix.back(), 2}, float32);
   verdict_memory = at::zeros({static_cast<int64_t>(sizeof(cuda::Verdict))}, float32.dtype(at::kByte));
   report = at::zeros({1}, at::TensorOptions().dtype(at::kLong).pinned_memory(true));
+  factors = at::empty({first_matrix.back(), 2}, float32);
+  for (const FusedStack& stack : stacks) {
+    const int64_t count = stack.momentum.size(0), size = entries(stack.momentum);
+    const auto sums = [&](bool needed, int64_t partials, int64_t kinds) {
+      return needed ? at::empty({count, partials, kinds}, float32.dtype(at::kDouble)) : at::Tensor();
+    };
+    const cuda::SecondMoments second = second_moments(stack);
+    direction_sums.push_back(sums(stack.normalization.second.defined(), cuda::direction_partials(second, size), 2));
+    sphere_sums.push_back(sums(stack.sphere > 0, cuda::sphere_partials(size), 3));
+  }
   plan_chunks(scratch_bytes);
   stream = make_stream();
   ran = make_event();
@@ -210,6 +239,7 @@ void FusedStep::Device::send(std::span<const Inputs> inputs) {
     for (const void* address : input.parameters) addresses.push_back(reinterpret_cast<int64_t>(address));
     values.insert(values.end(), input.parameters.size(), static_cast<float>(input.radius));
   }
+  for (const Inputs& input : inputs) values.push_back(static_cast<float>(input.decay));
   const at::TensorOptions float32 = stacks[0].momentum.options();
   const bool tables_moved = tables.send(std::move(addresses), float32.dtype(at::kLong));
   const bool scalars_moved = scalars.send(std::move(values), float32);
@@ -239,10 +269,15 @@ cuda::MomentumStep FusedStep::Device::momentum_step(const Piece& piece) const {
 cuda::ParameterUpdate FusedStep::Device::parameter_update(const Piece& piece) const {
   const FusedStack& stack = stacks[piece.stack];
   const int64_t matrix = first_matrix[piece.stack] + piece.first;
+  const float* radii = scalars.data() + 2 * stacks.size();
+  cuda::SecondMoments second = second_moments(stack);
+  if (second.values != nullptr) second.values += piece.first * stack.normalization.second.stride(0);
   return {.parameters = reinterpret_cast<float* const*>(tables.data()) + first_matrix.back() + matrix,
-          .radii = scalars.data() + 2 * stacks.size() + matrix,
+          .radii = radii + matrix,
           .direction_factor = static_cast<float>(-stack.form.factor),
-          .decay = static_cast<float>(stack.decay)};
+          .decay = stack.decays ? radii + first_matrix.back() + piece.stack : nullptr,
+          .cautious = stack.cautious,
+          .second = second};
 }
 
 void FusedStep::Device::measure_momentum(cudaStream_t stream) {
@@ -281,9 +316,31 @@ void FusedStep::Device::move_chunk(std::span<const Piece> chunk, cudaStream_t st
   check(cuda::accumulate_momentum(steps, stream), "accumulate_momentum");
   polar->run(pieces, memory + used, scratch.size(0) - used, stream);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    if (moved_by_iteration(stacks[chunk[i].stack])) continue;
-    check(cuda::update_parameters(steps[i], pieces[i].x, parameter_update(chunk[i]), stream), "update_parameters");
+    if (!moved_by_iteration(stacks[chunk[i].stack])) move_piece(chunk[i], steps[i], pieces[i].x, stream);
   }
+}
+
+void FusedStep::Device::move_piece(const Piece& piece, const cuda::MomentumStep& step, const __half* directions,
+                                   cudaStream_t stream) {
+  const FusedStack& stack = stacks[piece.stack];
+  cuda::ParameterUpdate update = parameter_update(piece);
+  if (needs_factors(stack)) {
+    const auto sums_of = [&](const at::Tensor& all) {
+      return all.defined() ? all.data_ptr<double>() + piece.first * all.stride(0) : nullptr;
+    };
+    const cuda::StepSums sums{sums_of(direction_sums[piece.stack]), sums_of(sphere_sums[piece.stack])};
+    if (sums.directions != nullptr) {
+      check(cuda::fold_directions(step, directions, update.second, sums.directions, stream), "fold_directions");
+    }
+    if (sums.spheres != nullptr) {
+      check(cuda::measure_spheres(step, directions, update, sums.spheres, stream), "measure_spheres");
+    }
+    auto* made =
+        reinterpret_cast<cuda::StepFactors*>(factors.data_ptr<float>()) + first_matrix[piece.stack] + piece.first;
+    check(cuda::make_factors(step, update, sums, stack.sphere, made, stream), "make_factors");
+    update.factors = made;
+  }
+  check(cuda::update_parameters(step, directions, update, stream), "update_parameters");
 }
 
 FusedStep::FusedStep(std::vector<FusedStack> stacks, int64_t scratch_bytes)

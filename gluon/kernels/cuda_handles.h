@@ -2,7 +2,8 @@
 
 #pragma once
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <cuda_runtime_api.h>
 
 #include <cstring>

@@ -6,6 +6,7 @@
 //   accumulate      momentum, and the iteration's float16 input
 //   orthogonalize   all shapes of the chunk (polar_stage.h): on Hopper our own products in one launch, whose last
 //                   product moves the parameters where nothing decays; elsewhere products of cuBLAS
+//   factors         where a rule normalises directions or keeps a sphere: second moments, lengths (step_factors.h)
 //   update          X_i <- (1 - decay t_i) X_i + t_i D_i, where that has not happened yet
 //   and sign layers momentum, sign and update in one pass
 //
@@ -28,12 +29,22 @@ namespace gluon::kernels {
 
 inline constexpr std::size_t kMaxFusedStacks = 64;
 
-/// Matrices of one shape that one rule moves.
+/// Matrices of one shape that one rule moves. Only kPolar stacks have second moments or a sphere.
 struct FusedStack {
-  LmoForm form{};  // D = lmo(input); kSign or kPolar
-  double decay = 0;
+  LmoForm form{};       // D = lmo(input); kSign or kPolar
+  bool decays = false;  // by Inputs::decay
+  bool cautious = false;
   bool nesterov = false;
   at::Tensor momentum{};  // (c, m, n) float32, contiguous; kPolar: n divisible by 8
+
+  /// Normalises directions (normalize/normalize.h), where `second` is defined: v, (c, m, 1) or (c, m, n), contiguous.
+  struct Normalization {
+    at::Tensor second{};
+    double beta = 0, eps = 0;
+    double unit = 1;  // the RMS entry of D
+  } normalization{};
+
+  double sphere = 0;  // R of update/sphere_step.h; 0: none
 };
 
 class FusedStep {
@@ -44,6 +55,7 @@ class FusedStep {
     std::vector<const void*> gradients{}, parameters{};
     double radius = 0;
     double beta = 0;
+    double decay = 0;  // of this step
   };
 
   struct Place {

@@ -3,8 +3,8 @@
 //   hopper      one launch of our own products, which can also move the parameters (cuda/orthogonalize.h)
 //   portable    products of cuBLAS with small kernels of ours between them (cuda_portable_polar.cpp)
 //
-// Both compute the steps of core/lmo_form.h in the direct form, the first one on X / (safety |R|_F^(1/2)), and both can
-// be captured into a CUDA graph: nothing is allocated, nothing waits.
+// Both compute the steps of core/lmo_form.h as half_plan.h says, the first one on X / (safety |R|_F^(1/2)), and both
+// can be captured into a CUDA graph: nothing is allocated, nothing waits.
 
 #pragma once
 

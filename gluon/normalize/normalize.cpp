@@ -23,7 +23,9 @@ at::Tensor mean_of_columns(const at::Tensor& entries) {
 
 Normalize::Normalize(Kind kind, double beta2, double eps) : kind_(kind), beta2_(beta2), eps_(eps) {
   GLUON_CHECK(beta2 >= 0 && beta2 < 1, "Normalize: beta2 must be in [0, 1), got ", beta2);
-  GLUON_CHECK(std::isfinite(eps) && eps >= 0, "Normalize: eps must be >= 0 and finite, got ", eps);
+  // Far beyond O, whose entries are about 1, and far below the end of float32.
+  constexpr double kLargestEps = 1e30;
+  GLUON_CHECK(eps >= 0 && eps <= kLargestEps, "Normalize: eps must be in [0, ", kLargestEps, "], got ", eps);
 }
 
 Normalize Normalize::normuon(double beta2, double eps) { return {Kind::kRows, beta2, eps}; }
@@ -36,13 +38,17 @@ at::Tensor Normalize::state_of(const at::Tensor& entries) const {
   return first + mean_of_columns(entries - first);
 }
 
-at::Tensor Normalize::heading(const at::Tensor& direction, at::Tensor second, double unit) const {
+void Normalize::fold(const at::Tensor& direction, at::Tensor second, double unit) const {
+  if (is_none()) return;
+  const at::Tensor squares = (direction / unit).square_();
+  // Products and sums one by one: fused, their rounding would depend on an entry's place in the stack.
+  second.mul_(beta2_).add_(kind_ == Kind::kRows ? mean_of_columns(squares).mul_(1 - beta2_) : squares * (1 - beta2_));
+}
+
+at::Tensor Normalize::heading(const at::Tensor& direction, const at::Tensor& second, double unit) const {
   if (is_none()) return direction;
   at::Tensor scaled = direction / unit;
   const at::Tensor before = length(scaled);
-  const at::Tensor squares = scaled.square();
-  // Products and sums one by one: fused, their rounding would depend on an entry's place in the stack.
-  second.mul_(beta2_).add_(kind_ == Kind::kRows ? mean_of_columns(squares).mul_(1 - beta2_) : squares * (1 - beta2_));
   at::Tensor divisor = second.sqrt().add_(eps_);
   scaled.div_(divisor.masked_fill_(divisor == 0, 1));
   const at::Tensor after = length(scaled);

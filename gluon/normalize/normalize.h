@@ -55,8 +55,14 @@ class Normalize {
   /// v, (b, m, state_cols(n)), of second moments given for every entry, (b, m, n).
   at::Tensor state_of(const at::Tensor& entries) const;
 
-  /// The headings for directions (b, m, n) of unit u, float32 or float64; folds them into v, in place.
-  at::Tensor heading(const at::Tensor& direction, at::Tensor second, double unit) const;
+  /// Folds directions (b, m, n) of unit u, float32 or float64, into v, in place.
+  void fold(const at::Tensor& direction, at::Tensor second, double unit) const;
+
+  /// Their headings with a v that they have been folded into.
+  at::Tensor heading(const at::Tensor& direction, const at::Tensor& second, double unit) const;
+
+  double beta2() const { return beta2_; }
+  double eps() const { return eps_; }
 
   /// The name that the constructor turns back into this object.
   std::string name() const;

@@ -2,12 +2,24 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "gluon/core/check.h"
 #include "gluon/core/precision.h"
 
 namespace gluon {
+namespace {
+
+// The nearest number that float32 has: a product of rate and decay may lie beyond it. Such a step diverges, which the
+// next gradient shows.
+double in_float(double x) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return std::clamp(x, -kLargest, kLargest);
+}
+
+}  // namespace
 
 void AdamWOptions::validate() const {
   GLUON_CHECK(beta1 >= 0 && beta1 < 1, "AdamW: beta1 must be in [0, 1), got ", beta1);
@@ -62,10 +74,10 @@ void AdamW::step(const StepContext& now, const Sum& over_ranks) {
     // Shrunk and moved in the precision of the state, rounded once.
     const at::Tensor wide = parameter.to(ratio.scalar_type());
     if (!entry.decay.is_none()) {
-      const at::Tensor keep = at::full({}, 1 - rate * entry.decay.weight(now.step), wide.options());
+      const at::Tensor keep = at::full({}, in_float(1 - rate * entry.decay.weight(now.step)), wide.options());
       entry.decay.shrink(wide, entry.decay.is_cautious() ? entry.first.neg() : at::Tensor(), keep);
     }
-    wide.add_(ratio, -rate / first_correction);
+    wide.add_(ratio, in_float(-rate / first_correction));
     if (!wide.is_same(parameter)) parameter.copy_(wide);
   }
 }

@@ -26,7 +26,7 @@ std::string misfit(const LayerBatch& batch) {
   const at::Tensor& buffer = batch.buffer();
   if (!buffer.defined()) return "its momentum keeps no buffer";
   if (buffer.scalar_type() != at::kFloat) return "it is not float32";
-  if (std::string why = missing_kernels(batch.rule()); !why.empty()) return why;
+  if (std::string why = missing_kernels(batch.rule(), batch.norm()); !why.empty()) return why;
   if (kernels::step_path(buffer.device()) == kernels::StepPath::kPlain) return kernels::why_not_hopper(buffer.device());
   if (!batch.rule().radius->constant()) return join("its radius is ", batch.rule().radius->name());
   const LmoForm::Kind kind = batch.norm().lmo_form().kind;
@@ -49,7 +49,8 @@ std::optional<kernels::FusedStep::Inputs> inputs_of(const LayerBatch& batch, con
   const Rule& rule = batch.rule();
   double radius = rule.radius->constant().value() * now.multipliers.of(batch.blocks().front().layer);
   if (rule.ball) radius = std::min(radius, *rule.ball);
-  kernels::FusedStep::Inputs inputs{.radius = radius, .beta = batch.momentum().beta(now.step)};
+  kernels::FusedStep::Inputs inputs{
+      .radius = radius, .beta = batch.momentum().beta(now.step), .decay = batch.decay().weight(now.step)};
   inputs.gradients.reserve(batch.blocks().size());
   inputs.parameters.reserve(batch.blocks().size());
   for (const Block& block : batch.blocks()) {
@@ -68,7 +69,9 @@ BatchStep observed(const LayerBatch& batch, double radius, int64_t step) {
   BatchStep seen = gather_gradients(batch, batch.blocks(), step);
   seen.momentum = lmo_input(batch, seen);
   seen.direction = device_lmo(batch.norm(), seen.momentum);
-  seen.heading = seen.direction;
+  const Normalize& normalize = batch.rule().normalize;
+  seen.heading = normalize.is_none() ? seen.direction
+                                     : normalize.heading(seen.direction.to(at::kFloat), batch.second(), batch.unit());
   seen.radius = at::full({seen.momentum.size(0)}, radius, batch.stack_options());
   return seen;
 }
@@ -83,12 +86,12 @@ at::Tensor device_lmo(const Norm& norm, const at::Tensor& g) {
   return path == kernels::StepPath::kPortable ? kernels::portable_polar_lmo(g, form) : norm.lmo(g);
 }
 
-// The update kernels have one factor on X and one on D for a stack. A sphere needs <X, X>, <X, D> and <D, D> of each
-// matrix before they run, a normalised direction needs all of D, and a cautious decay a factor of each entry.
-std::string missing_kernels(const Rule& rule) {
-  if (rule.sphere) return "it stays on a sphere";
-  if (!rule.normalize.is_none()) return join("its direction is normalized by ", rule.normalize.name());
-  if (!rule.decay.constant()) return join("its decay is ", rule.decay.name());
+// Sign layers move in one pass from their gradient to their update, which knows no matrix as a whole.
+std::string missing_kernels(const Rule& rule, const Norm& norm) {
+  if (norm.lmo_form().kind == Kind::kPolar) return {};
+  if (rule.sphere) return join("it stays on a sphere with the norm ", norm.name());
+  if (!rule.normalize.is_none())
+    return join("its ", norm.name(), " direction is normalized by ", rule.normalize.name());
   return {};
 }
 
@@ -138,9 +141,15 @@ void FusedExecutor::make_step(const std::vector<LayerBatch*>& batches) {
   std::vector<kernels::FusedStack> stacks;
   for (const LayerBatch* batch : batches) {
     stacks.push_back({.form = batch->norm().lmo_form(),
-                      .decay = batch->decay().constant().value(),
+                      .decays = !batch->decay().is_none(),
+                      .cautious = batch->decay().is_cautious(),
                       .nesterov = !batch->momentum().input_is_buffer(),
-                      .momentum = batch->buffer()});
+                      .momentum = batch->buffer(),
+                      .normalization = {.second = batch->second(),
+                                        .beta = batch->rule().normalize.beta2(),
+                                        .eps = batch->rule().normalize.eps(),
+                                        .unit = batch->unit()},
+                      .sphere = batch->sphere().value_or(0)});
   }
   if (!stacks.empty()) step_ = std::make_unique<kernels::FusedStep>(std::move(stacks), scratch_bytes_);
   members_ = batches;

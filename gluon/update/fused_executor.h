@@ -1,8 +1,8 @@
 // FusedExecutor: moves all batches that fit the GPU's kernels together, by one kernels::FusedStep.
 //
-// A batch fits when its norm's LMO has a form (core/lmo_form.h), its radius is constant, its momentum has a buffer, its
-// rule has no sphere, no normalisation and no decay but a constant one, and its parameters are contiguous float32 on a
-// GPU of compute capability 8.0 or later (kernels::step_path). All polar batches share one iteration.
+// A batch fits when its norm's LMO has a form (core/lmo_form.h), its radius is constant, its momentum has a buffer, and
+// its parameters are contiguous float32 on a GPU of compute capability 8.0 or later (kernels::step_path). Spheres and
+// normalised directions are only for polar batches, which all share one iteration.
 
 #pragma once
 
@@ -21,8 +21,9 @@ namespace gluon {
 /// normalised in float32, iterated and returned in float16.
 at::Tensor device_lmo(const Norm& norm, const at::Tensor& g);
 
-/// What of this rule has no kernels, in a few words: its sphere, normalisation or decay. Empty where nothing lacks them.
-std::string missing_kernels(const Rule& rule);
+/// What of this rule has no kernels for layers with this norm, in a few words: its sphere or normalisation. Empty where
+/// nothing lacks them.
+std::string missing_kernels(const Rule& rule, const Norm& norm);
 
 class FusedExecutor : public Executor {
  public:

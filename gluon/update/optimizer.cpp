@@ -47,7 +47,7 @@ std::string note_on_slow_rules(const StepPlan& plan, const Geometry& geometry) {
   std::string note;
   for (const StepPlan::Batch& batch : plan.batches) {
     const Layer& layer = batch.blocks.front().layer;
-    const std::string why = missing_kernels(geometry.rules()[batch.rule]);
+    const std::string why = missing_kernels(geometry.rules()[batch.rule], *batch.norm);
     if (why.empty() || !layer.parameter.is_cuda() || !seen.insert(batch.rule).second) continue;
     note += join("layer '", layer.name, "' and those of its rule are not part of the GPU's fused step (", why,
                  "); they take a slower path\n");

@@ -46,9 +46,10 @@ class Optimizer {
   /// exception inside a norm, a radius rule or an observer, which names it and the layer, some layers may have moved:
   /// the optimizer refuses further steps until load_state().
   ///
-  /// When a Hopper GPU moves all layers, step() does not wait for it: the device judges the gradients, a step with a
-  /// bad one moves nothing, and the next call of wait() or step() throws. The step is a CUDA graph of its own; calling
-  /// it while the caller captures another graph throws InputError.
+  /// When the fused step of a GPU (compute capability 8.0 or later) moves all layers on one rank, none of them AdamW's
+  /// and no observer watching the step, step() does not wait for it: the device judges the gradients, a step with a bad
+  /// one moves nothing, and the next call of wait() or step() throws. The step is a CUDA graph of its own; calling it
+  /// while the caller captures another graph throws InputError.
   void step();
 
   /// Waits until the gradients of the last step are known to be finite; throws NonFiniteGradient otherwise.

@@ -38,7 +38,9 @@ at::Tensor compute_heading(const LayerBatch& layers, const BatchStep& batch) {
   if (normalize.is_none()) return batch.direction;
   // A norm of the user's own may return another dtype.
   const at::Tensor directions = batch.direction.to(layers.stack_options());
-  return normalize.heading(directions, layers.part(layers.second(), batch.blocks), layers.unit());
+  const at::Tensor second = layers.part(layers.second(), batch.blocks);
+  normalize.fold(directions, second, layers.unit());
+  return normalize.heading(directions, second, layers.unit());
 }
 
 at::Tensor compute_radius(const LayerBatch& layers, const BatchStep& batch, double multiplier) {

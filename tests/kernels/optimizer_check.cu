@@ -3,93 +3,10 @@
 #include <tuple>
 
 #include "gluon/kernels/cuda/update.h"
-#include "tests/kernels/kernel_check.h"
+#include "tests/kernels/step_memory.h"
 
 namespace gluon::kernel_check {
 namespace {
-
-constexpr float kBeta = 0.95F;
-
-// Matrices that start `offset` entries past an aligned address with at least 8 entries between two, and the table of
-// their addresses.
-template <typename Pointer> class Table {
- public:
-  Table(size_t count, size_t size, size_t offset)
-      : count_(count),
-        size_(size),
-        stride_((size + 7) / 8 * 8 + 8),
-        entries_(count * stride_, offset),
-        pointers_(count) {
-    std::vector<Pointer> addresses;
-    for (size_t i = 0; i < count; ++i) addresses.push_back(entries_.data() + i * stride_);
-    pointers_.set(addresses);
-  }
-
-  Pointer* data() const { return pointers_.data(); }
-  Array<float>& entries() { return entries_; }
-
-  void set(const std::vector<float>& values) {
-    std::vector<float> spread(entries_.size(), NAN);
-    for (size_t i = 0; i < values.size(); ++i) spread[place_of(i)] = values[i];
-    entries_.set(spread);
-  }
-  std::vector<float> get() const {
-    const std::vector<float> spread = entries_.get();
-    std::vector<float> values;
-    for (size_t i = 0; i < count_ * size_; ++i) values.push_back(spread[place_of(i)]);
-    return values;
-  }
-
- private:
-  size_t place_of(size_t i) const { return i / size_ * stride_ + i % size_; }
-
-  size_t count_, size_, stride_;
-  Array<float> entries_;
-  Array<Pointer> pointers_;
-};
-
-// The device memory of an optimizer step over `count` matrices of `size` entries, and its kernels' arguments.
-struct StepMemory {
-  explicit StepMemory(size_t count, size_t size, size_t offset = 0)
-      : gradients(count, size, offset),
-        parameters(count, size, offset),
-        momentum(count * size),
-        radii(std::vector<float>(count, 0.01F)),
-        output(count * size),
-        gradient_squares(count * cuda::gradient_partials(size)),
-        momentum_squares(count * cuda::momentum_partials(size)),
-        scales(count),
-        step{.count = static_cast<int64_t>(count),
-             .size = static_cast<int64_t>(size),
-             .gradients = gradients.data(),
-             .momentum = momentum.data(),
-             .weights = weights.data(),
-             .gradient_squares = gradient_squares.data(),
-             .momentum_squares = momentum_squares.data(),
-             .scales = scales.data(),
-             .output = output.data(),
-             .verdict = verdict.data()},
-        update{.parameters = parameters.data(), .radii = radii.data()} {}
-
-  void measure_and_judge(cudaStream_t stream) const {
-    require(cuda::measure_momentum(step, stream));
-    require(cuda::measure_gradients({&step, 1}, stream));
-    require(cuda::judge({&step, 1}, nullptr, stream));
-  }
-  void accumulate(cudaStream_t stream) const { require(cuda::accumulate_momentum({&step, 1}, stream)); }
-  void move(cudaStream_t stream) const { require(cuda::update_parameters(step, output.data(), update, stream)); }
-  void move_by_sign(cudaStream_t stream) const { require(cuda::update_by_sign(step, update, stream)); }
-
-  Table<const float*> gradients;
-  Table<float*> parameters;
-  Array<float> momentum, weights{std::vector<float>{kBeta, 1 - kBeta}}, radii;
-  Array<__half> output;  // of the momentum step, the input of the orthogonalizer
-  Array<double> gradient_squares, momentum_squares;
-  Array<cuda::ScalePair> scales;
-  Array<cuda::Verdict> verdict{std::vector<cuda::Verdict>(1)};  // skips every step until a judgement
-  cuda::MomentumStep step;
-  cuda::ParameterUpdate update;
-};
 
 // |x| of each matrix in float64.
 template <typename T> Vector lengths_of(const std::vector<T>& x, size_t size) {
@@ -164,7 +81,7 @@ void check_update_case(size_t count, size_t size, size_t offset, double decay) {
   StepMemory memory(count, size, offset);
   memory.radii.set(radii), memory.output.set(d);
   memory.step.verdict = nullptr;
-  memory.update.direction_factor = -2, memory.update.decay = static_cast<float>(decay);
+  memory.update.direction_factor = -2, memory.decay.set({static_cast<float>(decay)});
   const auto run = [&] { memory.parameters.set(x), memory.move(nullptr); };
   expect_repeatable(what, run, memory.parameters.entries());
   Vector want;
@@ -175,8 +92,9 @@ void check_update_case(size_t count, size_t size, size_t offset, double decay) {
   expect_close(memory.parameters.get(), want, 2e-7, 1e-8, what);
 }
 
-void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude) {
-  const std::string what = join("sign ", nesterov ? "nesterov " : "ema ", count, "x", size, " at ", magnitude);
+void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, double magnitude, bool cautious = false) {
+  const std::string what =
+      join("sign ", nesterov ? "nesterov " : "ema ", count, "x", size, " at ", magnitude, cautious ? " cautious" : "");
   std::mt19937_64 random(size);
   std::vector<float> g = random_values<float>(count * size, magnitude, random);
   std::vector<float> m = random_values<float>(count * size, magnitude, random);
@@ -185,7 +103,7 @@ void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, do
   StepMemory memory(count, size, offset);
   memory.gradients.set(g), memory.radii.set(radii);
   memory.step.verdict = nullptr, memory.step.nesterov = nesterov;
-  memory.update.direction_factor = -0.01F, memory.update.decay = 0.1F;
+  memory.update.direction_factor = -0.01F, memory.decay.set({0.1F}), memory.update.cautious = cautious;
   const auto run = [&] { memory.parameters.set(x), memory.momentum.set(m), memory.move_by_sign(nullptr); };
   expect_repeatable(what, run, memory.parameters.entries(), memory.momentum);
   const std::vector<float> kept = memory.momentum.get();
@@ -193,7 +111,8 @@ void check_sign_case(size_t count, size_t size, size_t offset, bool nesterov, do
   for (size_t i = 0; i < m.size(); ++i) {
     const double radius = radii[i / size], input = nesterov ? blended(kept[i], g[i]) : kept[i];
     const double sign = input > 0 ? 1 : input < 0 ? -1 : 0;
-    want.push_back((1 - double{0.1F} * radius) * x[i] + double{-0.01F} * radius * sign);
+    const double keep = cautious && x[i] * sign < 0 ? 1 : 1 - double{0.1F} * radius;
+    want.push_back(keep * x[i] + double{-0.01F} * radius * sign);
   }
   expect_momentum(kept, m, g, magnitude, what);
   expect_close(memory.parameters.get(), want, 3e-7, 3e-8, what + ": parameters");
@@ -250,6 +169,7 @@ void check_updates() {
       check_sign_case(count, size, offset, nesterov, 1);
       check_sign_case(count, size, 1, nesterov, 1e-30);
       check_sign_case(count, size, offset, nesterov, 1e30);
+      check_sign_case(count, size, offset, nesterov, 1, /*cautious=*/true);
     }
   }
 }
@@ -274,7 +194,9 @@ void check_graph() {
 
 int main(int, char** arguments) {
   using namespace gluon::kernel_check;
-  return run_program(
-      arguments[0],
-      {{"verdict", check_verdict}, {"momentum", check_momentum}, {"updates", check_updates}, {"graph", check_graph}});
+  return run_program(arguments[0], {{"verdict", check_verdict},
+                                    {"momentum", check_momentum},
+                                    {"updates", check_updates},
+                                    {"step factors", check_step_factors},
+                                    {"graph", check_graph}});
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "gluon/kernels/cuda/orthogonalize.h"
+#include "gluon/kernels/half_plan.h"
 #include "tests/kernels/orthogonalize_reference.h"
 
 namespace gluon::kernel_check {
@@ -179,8 +180,9 @@ void check_orthogonalizer(int count, int m, int n, double power, double scale, b
   }
   const Vector ours = run_ours(x, count, m, n, number, half_input);
   const double rounding = distance(ours, same_polynomials(x, count, m, n, iteration(number)), unit);
-  // Emulated on the CPU, up to 0.010 with squares and 0.012 with five quintics on steep spectra.
-  expect(rounding < 2e-2, join(what, rounding, " from the same polynomials in float64"));
+  // Emulated on the CPU: up to 0.010 with squares and 0.012 with five quintics on steep spectra, 0.028 with an updated R.
+  const double most = kernels::updates_last(iteration(number), m, n) ? 4e-2 : 2e-2;
+  expect(rounding < most, join(what, rounding, " from the same polynomials in float64"));
   if (small) return;
   const Vector exact = exact_polar(x, count, m, n), in_bf16 = bf16_polar_express(x, count, m, n);
   const double polar = distance(ours, exact, unit), bf16_polar = distance(in_bf16, exact, unit);
@@ -204,6 +206,7 @@ void check_large() {
     check_orthogonalizer(2, 768, 768, power, 1);
     check_orthogonalizer(2, 768, 3072, power, 1);
     check_orthogonalizer(2, 1144, 768, power, 1, false, 9);
+    check_orthogonalizer(3, 3072, 768, power, 1, false, 9);
     check_orthogonalizer(2, 768, 768, power, 1, false, 5);
     check_orthogonalizer(2, 3072, 768, power, 1, false, 5);
   }

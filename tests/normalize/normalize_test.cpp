@@ -31,12 +31,19 @@ at::Tensor matrix(const std::vector<double>& entries, int64_t rows) {
   return at::tensor(entries, at::kDouble).view({1, rows, -1});
 }
 
+// As an optimizer's step.
+at::Tensor headings_of(const Normalize& normalize, const at::Tensor& direction, const at::Tensor& second, double unit) {
+  normalize.fold(direction, second, unit);
+  return normalize.heading(direction, second, unit);
+}
+
 TEST(Normalize, WithoutMemoryRowsGetOneLengthAndEntriesOneSize) {
   const at::Tensor direction = matrix({3, 4, 0, 1}, 2);  // of length sqrt(26)
   at::Tensor rows = at::zeros({1, 2, 1}, at::kDouble), entries = at::zeros({1, 2, 2}, at::kDouble);
-  expect_near(Normalize::normuon(0).heading(direction, rows, 1), std::sqrt(13) * matrix({0.6, 0.8, 0, 1}, 2), 1e-14);
+  expect_near(headings_of(Normalize::normuon(0), direction, rows, 1), std::sqrt(13) * matrix({0.6, 0.8, 0, 1}, 2),
+              1e-14);
   expect_near(rows, matrix({12.5, 0.5}, 2), 1e-14);
-  expect_near(Normalize::adamuon(0).heading(direction, entries, 1), std::sqrt(26. / 3) * matrix({1, 1, 0, 1}, 2),
+  expect_near(headings_of(Normalize::adamuon(0), direction, entries, 1), std::sqrt(26. / 3) * matrix({1, 1, 0, 1}, 2),
               1e-14);
   expect_near(entries, matrix({9, 16, 0, 1}, 2), 1e-14);
 }
@@ -44,9 +51,9 @@ TEST(Normalize, WithoutMemoryRowsGetOneLengthAndEntriesOneSize) {
 TEST(Normalize, TwoStepsByHand) {
   for (const Normalize& normalize : {Normalize::normuon(0.5), Normalize::adamuon(0.5)}) {
     at::Tensor second = at::zeros({1, 2, 1}, at::kDouble);
-    expect_near(normalize.heading(matrix({1, 2}, 2), second, 1), std::sqrt(2.5) * matrix({1, 1}, 2), 1e-14);
+    expect_near(headings_of(normalize, matrix({1, 2}, 2), second, 1), std::sqrt(2.5) * matrix({1, 1}, 2), 1e-14);
     expect_near(second, matrix({0.5, 2}, 2), 1e-14);
-    const at::Tensor second_step = normalize.heading(matrix({3, 4}, 2), second, 1);
+    const at::Tensor second_step = headings_of(normalize, matrix({3, 4}, 2), second, 1);
     expect_near(second, matrix({4.75, 9}, 2), 1e-14);
     const double a = 3 / std::sqrt(4.75), b = 4. / 3;
     expect_near(second_step, 5 / std::hypot(a, b) * matrix({a, b}, 2), 1e-14);
@@ -54,7 +61,7 @@ TEST(Normalize, TwoStepsByHand) {
   // With eps = 1 in units of 2: O = (0.5, 1), v = (0.125, 0.5).
   at::Tensor second = at::zeros({1, 2, 1}, at::kDouble);
   const double a = 0.5 / (std::sqrt(0.125) + 1), b = 1 / (std::sqrt(0.5) + 1);
-  expect_near(Normalize::normuon(0.5, 1).heading(matrix({1, 2}, 2), second, 2),
+  expect_near(headings_of(Normalize::normuon(0.5, 1), matrix({1, 2}, 2), second, 2),
               std::sqrt(5) / std::hypot(a, b) * matrix({a, b}, 2), 1e-14);
 }
 
@@ -99,7 +106,7 @@ TEST(Normalize, IsThePapersFormulaOverManySteps) {
       for (uint64_t step = 0; step < 20; ++step) {
         const at::Tensor directions = (random_stack({3, 7, 5}, step) * scales).to(type);
         if (step == 0) second = zero_state(normalize, directions);
-        const at::Tensor headings = normalize.heading(directions, second, 0.3);
+        const at::Tensor headings = headings_of(normalize, directions, second, 0.3);
         for (int64_t i = 0; i < 3; ++i) {
           expect_near(headings[i], references[static_cast<std::size_t>(i)](directions[i].to(at::kDouble)),
                       type == at::kFloat ? 2e-5 : 1e-12);
@@ -120,7 +127,7 @@ TEST(Normalize, KeepsTheLengthTheSignsAndItsArgument) {
         for (uint64_t step = 0; step < 5; ++step) {
           const at::Tensor direction = random_stack({2, rows, cols}, step, type), copy = direction.clone();
           if (step == 0) second = zero_state(normalize, direction);
-          const at::Tensor heading = normalize.heading(direction, second, 1);
+          const at::Tensor heading = headings_of(normalize, direction, second, 1);
           EXPECT_TRUE(direction.equal(copy));
           EXPECT_TRUE(heading.sign().equal(direction.sign())) << normalize.name();
           EXPECT_EQ(heading.scalar_type(), type);
@@ -138,13 +145,13 @@ TEST(Normalize, ZerosStayZeroAndDoNotTouchOthers) {
     direction[1][2].zero_();
     at::Tensor second = zero_state(normalize, direction);
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor heading = normalize.heading(direction, second, 1);
+      const at::Tensor heading = headings_of(normalize, direction, second, 1);
       EXPECT_TRUE(heading.isfinite().all().item<bool>()) << normalize.name();
       EXPECT_TRUE(heading.sign().equal(direction.sign())) << normalize.name();
     }
     // A zero direction forgets like any other.
     const at::Tensor before = second.clone();
-    const at::Tensor none = normalize.heading(at::zeros_like(direction), second, 1);
+    const at::Tensor none = headings_of(normalize, at::zeros_like(direction), second, 1);
     EXPECT_FALSE(none.any().item<bool>());
     EXPECT_TRUE(second.le(before).all().item<bool>());
   }
@@ -156,9 +163,9 @@ TEST(Normalize, TheUnitCarriesTheScaleOfTheNorm) {
     for (uint64_t step = 0; step < 10; ++step) {
       const at::Tensor direction = random_stack({2, 5, 7}, step, at::kFloat);
       if (step == 0) plain = zero_state(normalize, direction), tiny = plain.clone(), huge = plain.clone();
-      const at::Tensor expected = normalize.heading(direction, plain, 1);
-      expect_near(normalize.heading(direction * 1e-30, tiny, 1e-30) * 1e30, expected, 1e-5);
-      expect_near(normalize.heading(direction * 1e30, huge, 1e30) * 1e-30, expected, 1e-5);
+      const at::Tensor expected = headings_of(normalize, direction, plain, 1);
+      expect_near(headings_of(normalize, direction * 1e-30, tiny, 1e-30) * 1e30, expected, 1e-5);
+      expect_near(headings_of(normalize, direction * 1e30, huge, 1e30) * 1e-30, expected, 1e-5);
     }
     expect_near(tiny, plain, 1e-5);
     expect_near(huge, plain, 1e-5);
@@ -171,10 +178,10 @@ TEST(Normalize, BitsDoNotDependOnTheBatch) {
     for (uint64_t step = 0; step < 3; ++step) {
       const at::Tensor directions = random_stack({5, 7, 9}, step, at::kFloat);
       if (step == 0) whole = zero_state(normalize, directions), alone = whole.clone();
-      const at::Tensor headings = normalize.heading(directions, whole, 0.7);
+      const at::Tensor headings = headings_of(normalize, directions, whole, 0.7);
       for (int64_t i = 0; i < 5; ++i) {
-        EXPECT_TRUE(
-            normalize.heading(directions.narrow(0, i, 1), alone.narrow(0, i, 1), 0.7).equal(headings.narrow(0, i, 1)));
+        EXPECT_TRUE(headings_of(normalize, directions.narrow(0, i, 1), alone.narrow(0, i, 1), 0.7)
+                        .equal(headings.narrow(0, i, 1)));
       }
     }
     EXPECT_TRUE(whole.equal(alone));
@@ -215,7 +222,8 @@ TEST(Normalize, BadInputIsNamed) {
   EXPECT_INPUT_ERROR((void)Normalize("normuon(x)"), "normalize: expected a number, got 'x'");
   EXPECT_INPUT_ERROR((void)Normalize::normuon(1), "Normalize: beta2 must be in [0, 1), got 1");
   EXPECT_INPUT_ERROR((void)Normalize::adamuon(-0.5), "Normalize: beta2 must be in [0, 1), got -0.5");
-  EXPECT_INPUT_ERROR((void)Normalize::adamuon(0.5, -1), "Normalize: eps must be >= 0 and finite, got -1");
+  EXPECT_INPUT_ERROR((void)Normalize::adamuon(0.5, -1), "Normalize: eps must be in [0, 1e+30], got -1");
+  EXPECT_INPUT_ERROR((void)Normalize::normuon(0.5, 1e31), "Normalize: eps must be in [0, 1e+30], got 1e+31");
 }
 
 }  // namespace

@@ -48,10 +48,9 @@ TEST(Cuda, EveryPresetStepsAsOnTheCpu) {
       for (Layer& layer : gpu) layer.parameter = layer.parameter.cuda();
       Optimizer cpu_optimizer(cpu, geometry);
       Optimizer gpu_optimizer(gpu, geometry);
-      const std::string report = gpu_optimizer.routing_report();
-      const bool slow = report.find("not part of the GPU's fused step") != std::string::npos;
-      EXPECT_EQ(slow, std::string(preset) == "sphere" || std::string(preset) == "normuon") << report;
-      EXPECT_EQ(cpu_optimizer.routing_report().find("GPU"), std::string::npos);
+      for (const std::string& report : {gpu_optimizer.routing_report(), cpu_optimizer.routing_report()}) {
+        EXPECT_EQ(report.find("not part of the GPU's fused step"), std::string::npos) << report;
+      }
       for (uint64_t step = 0; step < 3; ++step) {
         set_gradients(cpu, step);
         set_gradients(gpu, step);
@@ -97,14 +96,32 @@ class Fused : public ::testing::Test {
   }
 };
 
+// Rules for hidden matrices with all that the fused step moves, beside an embedding with a cautious decay.
+Geometry shaped(const Rule& hidden) {
+  Rule rule = hidden;
+  rule.role = Role::kHidden;
+  rule.radius = 0.05;
+  return Geometry({rule, {.norm = "max_entry", .radius = 0.01, .decay = "cautious(0.5)"}});
+}
+
+std::vector<std::pair<std::string, Geometry>> fused_geometries() {
+  std::vector<std::pair<std::string, Geometry>> all;
+  for (const char* preset : {"unscion", "scion", "muon", "normuon"}) all.emplace_back(preset, presets::make(preset));
+  all.emplace_back("sphere", presets::sphere({.steps = 6}));
+  all.emplace_back("entries", shaped({.normalize = "adamuon(0.9)", .decay = "cautious(0.3,warmup(3))"}));
+  all.emplace_back("rows on a sphere", shaped({.normalize = "normuon(0.9)", .sphere = 3.0}));
+  all.emplace_back("entries on a sphere", shaped({.normalize = "adamuon(0.9)", .sphere = 3.0}));
+  return all;
+}
+
 TEST_F(Fused, StepsAsOnTheCpu) {
-  for (const char* preset : {"unscion", "scion", "muon"}) {
+  for (const auto& [name, geometry] : fused_geometries()) {
     const std::vector<Layer> gpu = fused_layers();
     std::vector<Layer> cpu = gpu;
     for (Layer& layer : cpu) layer.parameter = layer.parameter.cpu().to(at::kDouble);
     const std::vector<at::Tensor> start = copies_of(cpu);
-    Optimizer gpu_optimizer(gpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
-    Optimizer cpu_optimizer(cpu, presets::make(preset), {.schedule = Schedule::linear(8, 6)});
+    Optimizer gpu_optimizer(gpu, geometry, {.schedule = Schedule::linear(8, 6)});
+    Optimizer cpu_optimizer(cpu, geometry, {.schedule = Schedule::linear(8, 6)});
     for (uint64_t step = 0; step < 5; ++step) {
       set_gradients(gpu, step);
       set_gradients(cpu, step);
@@ -115,9 +132,11 @@ TEST_F(Fused, StepsAsOnTheCpu) {
     for (std::size_t i = 0; i < cpu.size(); ++i) {
       const at::Tensor moved = cpu[i].parameter - start[i];
       const at::Tensor difference = gpu[i].parameter.cpu().to(at::kDouble) - cpu[i].parameter;
-      // Half precision products; the Gram form of the 4:1 shapes is the coarser one.
       const double relative = (difference.norm() / moved.norm()).item<double>();
-      EXPECT_LT(relative, cpu[i].role == Role::kEmbedding ? 1e-4 : 0.03) << preset << " " << cpu[i].name;
+      // Half precision products; the Gram form of the 4:1 shapes is the coarser one. Divided by their own size, entries
+      // near 0 are as long as the others and have the wrong sign when they are rounded across it.
+      const double hidden = name.starts_with("entries") ? 0.3 : 0.03;
+      EXPECT_LT(relative, cpu[i].role == Role::kEmbedding ? 1e-4 : hidden) << name << " " << cpu[i].name;
     }
   }
 }
@@ -133,21 +152,39 @@ class Watcher : public StepObserver {
 };
 
 TEST_F(Fused, ObserversAndSmallScratchChangeNoBit) {
-  const std::vector<Layer> plain = fused_layers();
-  const std::vector<Layer> watched = fused_layers();
-  const std::vector<Layer> chunked = fused_layers();
-  Optimizer plain_optimizer(plain, presets::unscion());
-  Optimizer watched_optimizer(watched, presets::unscion());
-  Optimizer chunked_optimizer(chunked, presets::unscion(), {.scratch_bytes = 1 << 20});
-  const auto watcher = std::make_shared<Watcher>();
-  watched_optimizer.add_observer(watcher);
-  for (uint64_t step = 0; step < 6; ++step) {
-    for (const auto* layers : {&plain, &watched, &chunked}) set_gradients(*layers, step);
-    for (auto* optimizer : {&plain_optimizer, &watched_optimizer, &chunked_optimizer}) optimizer->step();
+  for (const auto& [name, geometry] : fused_geometries()) {
+    SCOPED_TRACE(name);
+    const std::vector<Layer> plain = fused_layers();
+    const std::vector<Layer> watched = fused_layers();
+    const std::vector<Layer> chunked = fused_layers();
+    Optimizer plain_optimizer(plain, geometry);
+    Optimizer watched_optimizer(watched, geometry);
+    Optimizer chunked_optimizer(chunked, geometry, {.scratch_bytes = 1 << 20});
+    const auto watcher = std::make_shared<Watcher>();
+    watched_optimizer.add_observer(watcher);
+    for (uint64_t step = 0; step < 6; ++step) {
+      for (const auto* layers : {&plain, &watched, &chunked}) set_gradients(*layers, step);
+      for (auto* optimizer : {&plain_optimizer, &watched_optimizer, &chunked_optimizer}) optimizer->step();
+    }
+    EXPECT_EQ(watcher->seen, 3 * 6);
+    EXPECT_TRUE(bitwise_equal(watched, copies_of(plain)));
+    EXPECT_TRUE(bitwise_equal(chunked, copies_of(plain)));
   }
-  EXPECT_EQ(watcher->seen, 3 * 6);
-  EXPECT_TRUE(bitwise_equal(watched, copies_of(plain)));
-  EXPECT_TRUE(bitwise_equal(chunked, copies_of(plain)));
+}
+
+TEST_F(Fused, BadGradientLeavesSecondMoments) {
+  const std::vector<Layer> layers = fused_layers();
+  Optimizer optimizer(layers, presets::make("normuon"), {.non_finite = NonFinite::kSkip});
+  OptimizerState before;
+  for (uint64_t step = 0; step < 4; ++step) {
+    set_gradients(layers, step);
+    if (step == 3) at::Tensor(layers[0].parameter).mutable_grad()[0][0] = std::nanf("");
+    if (step == 3) before = optimizer.state();
+    optimizer.step();
+  }
+  const OptimizerState after = optimizer.state();
+  EXPECT_TRUE(before.tensors.contains("normalize.second/layer0"));
+  for (const auto& [name, tensor] : before.tensors) EXPECT_TRUE(tensor.equal(after.tensors.at(name))) << name;
 }
 
 TEST_F(Fused, BadGradientMovesNothingAndIsReportedLater) {

@@ -331,12 +331,12 @@ TEST(NormalizeStep, GoesAlongASphereToo) {
   EXPECT_TRUE(layers[0].parameter.allclose(std::sqrt(5) * moved / moved.norm(), 1e-10, 1e-12));
 }
 
-TEST(NormalizeStep, FusedExecutorLeavesItToThePlainOne) {
+TEST(NormalizeStep, FusedExecutorLeavesSignsToThePlainOne) {
   for (const auto& [rule, why] :
-       {std::pair{Rule{.normalize = "normuon(0.9)"}, "its direction is normalized by normuon(0.9)"},
-        {Rule{.decay = "cautious(0.1)"}, "its decay is cautious(0.1)"},
-        {Rule{.decay = "decoupled(0.1,warmup(3))"}, "its decay is decoupled(0.1,warmup(3))"}}) {
-    std::vector<Layer> layers{{"w", random_tensor({8, 8}, 1)}};
+       {std::pair{Rule{.norm = "max_entry", .normalize = "normuon(0.9)"},
+                  "its max_entry direction is normalized by normuon(0.9)"},
+        {Rule{.norm = "max_entry", .sphere = 2.0}, "it stays on a sphere with the norm max_entry"}}) {
+    std::vector<Layer> layers{{"w", random_tensor({8, 8}, 1, at::kFloat)}};
     std::vector<LayerBatch> made;
     for (const StepPlan::Batch& batch : route(layers, Geometry({rule})).batches) {
       made.emplace_back(batch, rule, Momentum::ema(0.9));
@@ -346,7 +346,11 @@ TEST(NormalizeStep, FusedExecutorLeavesItToThePlainOne) {
     EXPECT_TRUE(fused.select({}).empty());
     EXPECT_EQ(fused.why_not(made[0]), why);
   }
-  EXPECT_EQ(missing_kernels(Rule{.decay = 0.1}), "");
+  const NormPtr spectral = make_norm("spectral"), signs = make_norm("max_entry");
+  for (const Rule& rule : {Rule{.normalize = "adamuon(0.9)"}, Rule{.sphere = 2.0}, Rule{.decay = "cautious(0.1)"}}) {
+    EXPECT_EQ(missing_kernels(rule, *spectral), "");
+  }
+  EXPECT_EQ(missing_kernels(Rule{.decay = "cautious(0.1,warmup(3))"}, *signs), "");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "gluon/plan/step_plan.h"
-#include "gluon/update/fused_executor.h"
 #include "gluon/update/initialize.h"
 #include "gluon/update/plain_executor.h"
 #include "tests/expect_error.h"
@@ -258,19 +257,6 @@ TEST(SphereStep, NonContiguousParametersGetTheSameStep) {
     train(optimizer, *layers, 3);
   }
   EXPECT_LT(distance(last[0].parameter, plain[0].parameter), 1e-12);
-}
-
-TEST(SphereStep, FusedExecutorLeavesItToThePlainOne) {
-  std::vector<Layer> layers{{"w", random_tensor({8, 8}, 1)}};
-  std::vector<LayerBatch> made;
-  const Geometry geometry = on_spheres();
-  for (const StepPlan::Batch& batch : batches(layers, geometry)) {
-    made.emplace_back(batch, geometry.rules()[batch.rule], Momentum::ema(0.9));
-  }
-  set_gradients(layers, 0);
-  FusedExecutor fused(made, 1 << 20);
-  EXPECT_TRUE(fused.select({}).empty());
-  EXPECT_EQ(fused.why_not(made[0]), "it stays on a sphere");
 }
 
 TEST(StartOnSpheres, BringsEveryMatrixOntoItsSphereInItsDirection) {

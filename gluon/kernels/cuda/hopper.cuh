@@ -290,6 +290,16 @@ __device__ __forceinline__ void multiply(float (&acc)[128], uint64_t a, uint64_t
   }
 }
 
+/// The same for 128 columns alone.
+template <typename Element, int kTransposeA, int kTransposeB>
+__device__ __forceinline__ void multiply(float (&acc)[64], uint64_t a, uint64_t b, int accumulate) {
+  if constexpr (std::is_same_v<Element, __nv_bfloat16>) {
+    GLUON_MULTIPLY_128("bf16.bf16");
+  } else {
+    GLUON_MULTIPLY_128("f16.f16");
+  }
+}
+
 #undef GLUON_MULTIPLY_256
 #undef GLUON_MULTIPLY_128
 #undef GLUON_REGISTERS_64
@@ -298,9 +308,9 @@ __device__ __forceinline__ void multiply(float (&acc)[128], uint64_t a, uint64_t
 #undef GLUON_ACC_4
 
 /// Keeps the compiler from reading accumulators before products_wait().
-__device__ __forceinline__ void products_fence(float (&acc)[128]) {
+template <int kSize> __device__ __forceinline__ void products_fence(float (&acc)[kSize]) {
 #pragma unroll
-  for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+  for (int i = 0; i < kSize; ++i) asm volatile("" : "+f"(acc[i])::"memory");
 }
 
 }  // namespace gluon::cuda::hopper

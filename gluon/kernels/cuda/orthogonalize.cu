@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gluon/kernels/cuda/orthogonalize_input.cuh"
-#include "gluon/kernels/stored_shift.h"
+#include "gluon/kernels/half_plan.h"
 
 namespace gluon::cuda {
 namespace {
@@ -42,23 +42,39 @@ struct StackPlan {
 class Planner {
  public:
   Planner(const OrthogonalizeStack& stack, const OrthogonalizeOptions& options, Arena& arena, StackPlan& plan)
-      : stack_(stack), options_(options), arena_(arena), plan_(plan), side_(std::min(stack.rows, stack.columns)) {}
+      : stack_(stack),
+        options_(options),
+        arena_(arena),
+        plan_(plan),
+        side_(std::min(stack.rows, stack.columns)),
+        updates_last_(kernels::updates_last(options.steps, stack.rows, stack.columns)) {}
 
   void run() {
     place_input();
     squares_ = arena_.take<float>(static_cast<int64_t>(stack_.count) * product_partials(side_));
     const int64_t row_stride = round_up(side_, 8), matrix_stride = row_stride * side_;
-    for (HalfStack& buffer : buffers_) {
-      buffer = {arena_.take<__half>(matrix_stride * stack_.count), row_stride, matrix_stride};
+    for (size_t i = 0; i < (updates_last_ ? 4 : 3); ++i) {
+      buffers_[i] = {arena_.take<__half>(matrix_stride * stack_.count), row_stride, matrix_stride};
     }
-    for (size_t i = 0; i < options_.steps.size(); ++i) run_step(i);
+    append_gram(0);
+    for (size_t i = 0; i < steps(); ++i) {
+      append_polynomial(i);
+      if (updates_last_ && i + 2 == steps()) {
+        append_update(i + 1);
+      } else {
+        append_multiplication();
+        if (i + 1 < steps()) append_gram(i + 1);
+      }
+    }
+    plan_.products.back().target = stack_.target;
   }
 
  private:
   // X alternates between scratch and output and ends in the output; converted input starts where that works out.
   void place_input() {
     const bool half_input = stack_.input_type == ElementType::kFloat16;
-    if (!half_input || options_.steps.size() > 1) {
+    multiplications_ = steps() - (updates_last_ ? 1 : 0);
+    if (!half_input || multiplications_ > 1) {
       const int64_t row_stride = round_up(stack_.columns, 8);
       scratch_ = {nullptr, row_stride, row_stride * stack_.rows};
       scratch_.data = arena_.take<__half>(scratch_.matrix_stride * stack_.count);
@@ -68,31 +84,73 @@ class Planner {
       x_ = {static_cast<__half*>(const_cast<void*>(stack_.input)), stack_.row_stride, stack_.matrix_stride};
       return;
     }
-    x_ = options_.steps.size() % 2 == 1 ? scratch_ : stack_.output;
+    x_ = multiplications_ % 2 == 1 ? scratch_ : stack_.output;
     InputConversion& conversion = plan_.conversion;
     conversion = {stack_, x_, orthogonalize_input_length(stack_.rows, stack_.columns)};
     conversion.partials = arena_.take<double>(static_cast<int64_t>(stack_.count) * input_partials(conversion));
     plan_.convert = true;
   }
 
-  // R, its squares, X <- Z X.
-  void run_step(size_t index) {
-    const PolarStep& step = options_.steps[index];
-    const bool first = index == 0, last = index + 1 == options_.steps.size();
-    const double shift = kernels::stored_shift(step, first);
-    append_gram(buffers_[0], first ? squares_ : nullptr, shift);
-    int w = 0;  // R; it stays for the addend of the last square, the other two buffers take turns
-    for (const ExpandedSquare& square : expand(step, shift)) {
-      const int result = w == 1 ? 2 : 1;
-      append_square(square, buffers_[w], buffers_[result]);
-      if (first && (w == 0 || square.addend != 0)) use_bound(plan_.products.back(), w == 0 ? 4 : 0, 2);
-      w = result;
+  size_t steps() const { return options_.steps.size(); }
+
+  // What R of a step is stored with.
+  double shift(size_t step) const { return kernels::stored_shift(options_.steps, step, updates_last_); }
+
+  // A buffer that holds neither R nor `used`, nor the Z that waits for the last one.
+  int free_buffer(int used) const {
+    int index = 1;
+    while (index == used || index == waiting_) ++index;
+    return index;
+  }
+
+  // R = X X^T.
+  void append_gram(size_t step) {
+    Product& product = append(wide() ? ProductKind::kRowGram : ProductKind::kColumnGram);
+    product.a = x_;
+    product.c = buffers_[0];
+    product.squares = step == 0 ? squares_ : nullptr;
+    product.identity = static_cast<float>(shift(step));
+  }
+
+  // Z, by squares. R stays for the addend of the last one.
+  void append_polynomial(size_t step) {
+    z_ = 0;
+    for (const ExpandedSquare& square : expand(options_.steps[step], shift(step))) {
+      const int result = free_buffer(z_);
+      Product& product = append_symmetric(z_, z_, result, square.square);
+      product.identity = static_cast<float>(square.constant);
+      if (square.addend != 0) add(product, 0, square.addend);
+      if (step == 0 && (z_ == 0 || square.addend != 0)) use_bound(product, z_ == 0 ? 4 : 0, 2);
+      z_ = result;
     }
-    const HalfStack& target = (options_.steps.size() - index) % 2 == 1 ? stack_.output : scratch_;
-    append_multiplication(buffers_[w], target);
-    if (first) use_bound(plan_.products.back(), 1, 0);
-    if (last) plan_.products.back().target = stack_.target;
+  }
+
+  // R <- Z R Z for step `next`.
+  void append_update(size_t next) {
+    const int half = free_buffer(z_);
+    Product& product = append_symmetric(z_, 0, half, 1);
+    if (next == 1) use_bound(product, 2, 0);
+    append_symmetric(half, z_, 0, 1).identity = static_cast<float>(shift(next));
+    waiting_ = z_;
+  }
+
+  // X <- Z X, with the Z that has waited.
+  void append_multiplication() {
+    if (waiting_ >= 0) {
+      const int product = free_buffer(z_);
+      append_symmetric(z_, waiting_, product, 1);
+      z_ = product;
+    }
+    const HalfStack& target = multiplications_ % 2 == 1 ? stack_.output : scratch_;
+    const HalfStack& z = buffers_[static_cast<size_t>(z_)];
+    Product& product = append(wide() ? ProductKind::kLeft : ProductKind::kRight);
+    product.a = wide() ? z : x_;
+    product.b = wide() ? x_ : z;
+    product.c = target;
+    if (!bounded_) use_bound(product, 1, 0);
+    bounded_ = true;
     x_ = target;
+    --multiplications_;
   }
 
   Product& append(ProductKind kind) {
@@ -105,30 +163,18 @@ class Planner {
     return plan_.products.back();
   }
 
-  void append_gram(const HalfStack& r, float* squares, double shift) {
-    Product& product = append(wide() ? ProductKind::kRowGram : ProductKind::kColumnGram);
-    product.a = x_;
-    product.c = r;
-    product.squares = squares;
-    product.identity = static_cast<float>(shift);
-  }
-
-  void append_square(const ExpandedSquare& square, const HalfStack& w, const HalfStack& result) {
+  Product& append_symmetric(int a, int b, int c, double alpha) {
     Product& product = append(ProductKind::kSymmetric);
-    product.a = product.b = w;
-    product.c = result;
-    product.alpha = static_cast<float>(square.square);
-    product.identity = static_cast<float>(square.constant);
-    if (square.addend == 0) return;
-    product.d = buffers_[0];
-    product.beta = static_cast<float>(square.addend);
+    product.a = buffers_[static_cast<size_t>(a)];
+    product.b = buffers_[static_cast<size_t>(b)];
+    product.c = buffers_[static_cast<size_t>(c)];
+    product.alpha = static_cast<float>(alpha);
+    return product;
   }
 
-  void append_multiplication(const HalfStack& z, const HalfStack& target) {
-    Product& product = append(wide() ? ProductKind::kLeft : ProductKind::kRight);
-    product.a = wide() ? z : x_;
-    product.b = wide() ? x_ : z;
-    product.c = target;
+  void add(Product& product, int d, double beta) const {
+    product.d = buffers_[static_cast<size_t>(d)];
+    product.beta = static_cast<float>(beta);
   }
 
   void use_bound(Product& product, int alpha_power, int addend_power) const {
@@ -146,9 +192,13 @@ class Planner {
   Arena& arena_;
   StackPlan& plan_;
   const int side_;
+  const bool updates_last_;
   HalfStack x_, scratch_;
   float* squares_ = nullptr;
-  std::array<HalfStack, 3> buffers_;  // (count, side, side): R, and two for its squares
+  std::array<HalfStack, 4> buffers_;  // (count, side, side): R, two for its squares, one for the Z that waits
+  int z_ = 0, waiting_ = -1;          // buffers
+  size_t multiplications_ = 0;        // of X, to come
+  bool bounded_ = false;              // whether X has been divided by its bound
 };
 
 bool valid(std::span<const OrthogonalizeStack> stacks, const OrthogonalizeOptions& options) {

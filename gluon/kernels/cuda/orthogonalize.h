@@ -1,5 +1,5 @@
-// The polar factor of stacks of matrices in half precision on Hopper: the steps of core/lmo_form.h, in the direct form
-// (kernels/stored_shift.h), as one launch of symmetric_product.h.
+// The polar factor of stacks of matrices in half precision on Hopper: the steps of core/lmo_form.h, as
+// kernels/half_plan.h says, in one launch of symmetric_product.h.
 //
 // On the smaller side: R = X^T X and X <- X Z for tall matrices. Multiples of the identity are added in a product's
 // fp32 epilogue. The input is divided by safety |R|_F^(1/2) (Schatten 4), which is at least its largest singular

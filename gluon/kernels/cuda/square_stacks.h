@@ -1,4 +1,4 @@
-// What the polar iteration does to its square matrices between cuBLAS's products (kernels/portable_polar.h):
+// What the polar iteration does to its square matrices between cuBLAS's products (kernels/cuda_portable_polar.cpp):
 //
 //   measure_squares()    partial sums of |A_i|_F^2                                            2 bytes per entry
 //   scale_squares()      A_i <- s_i^power A_i + s_i^identity_power identity I                 4 bytes per entry

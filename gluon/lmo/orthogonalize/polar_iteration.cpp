@@ -153,6 +153,12 @@ void run_range(const at::Tensor& batch, const PolarPlan& plan, int64_t begin, in
   }
 }
 
+// alpha A B + beta C. For small matrices LibTorch 1.13's baddbmm multiplies memory that nobody has written by a beta of
+// 0, which gives NaN when it holds one.
+at::Tensor multiply_add(double alpha, const at::Tensor& a, const at::Tensor& b, double beta, const at::Tensor& c) {
+  return beta == 0 ? at::bmm(a, b).mul_(alpha) : at::baddbmm(c, a, b, beta, alpha);
+}
+
 }  // namespace
 
 at::Tensor run_with_blas(const at::Tensor& batch, const PolarPlan& plan) {
@@ -181,7 +187,7 @@ at::Tensor run_with_aten(const at::Tensor& batch, const PolarPlan& plan) {
   for (std::size_t step = 0; step < steps; ++step) {
     at::Tensor z = r;
     for (const auto& [square, addend, constant] : expand(plan.steps[step])) {
-      z = at::baddbmm(r, z, z, addend, square);
+      z = multiply_add(square, z, z, addend, r);
       z.diagonal(0, 1, 2).add_(constant);
     }
     q = q.defined() ? at::bmm(q, z) : z;
@@ -220,10 +226,10 @@ at::Tensor run_in_bfloat16(const at::Tensor& batch, const PolarPlan& plan) {
     double constant = 0;  // of the last square; it multiplies X unrounded
     for (const ExpandedSquare& square : expand(step)) {
       if (z.defined()) w = rounded(z + constant * at::eye(r.size(1), r.options()));
-      z = rounded(at::baddbmm(r, w, w, square.addend, square.square));
+      z = rounded(multiply_add(square.square, w, w, square.addend, r));
       constant = square.constant;
     }
-    x = rounded(at::baddbmm(x, z, x, constant, 1));
+    x = rounded(multiply_add(1, z, x, constant, x));
   }
   return (tall ? x.transpose(1, 2) : x).to(batch.scalar_type()).contiguous();
 }

@@ -38,6 +38,19 @@ TEST_P(EveryOrthogonalizer, NameRoundTrips) {
   EXPECT_TRUE(at::equal(make_orthogonalizer(name)->polar(g), polar(g)));
 }
 
+// A product of small matrices with an addend of 0 times something may read memory that nobody has written.
+TEST_P(EveryOrthogonalizer, ReadsNoMemoryBeforeItIsWritten) {
+  const at::Tensor g = at::randn({1, 6, 15});
+  for (int i = 0; i < 20; ++i) {
+    std::vector<at::Tensor> freed;
+    for (const int64_t columns : {6, 15}) {
+      for (int j = 0; j < 30; ++j) freed.push_back(at::full({1, 6, columns}, std::nan("")));
+    }
+    freed.clear();
+    ASSERT_FALSE(polar(g).isnan().any().item<bool>());
+  }
+}
+
 TEST_P(EveryOrthogonalizer, PointsAlongItsInput) {
   // <G, polar(G)> is near the nuclear norm, and the singular values are near 1.
   for (const auto& [m, n] : kShapes) {
