@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,8 @@ inline constexpr std::string_view kMomenta = GLUON_MOMENTA;
 ///   reference   the public Muon's way: one matrix at a time, Nesterov momentum, five Jordan steps with ordinary
 ///               products, update; embedding: momentum, sign and update one after another
 ///
-/// Errors are distances from the exact direction, relative to its length, on three kinds of matrices (exactness.h);
+/// With `normalize`, `decay` or `sphere` a third side runs in turns with them: ours with these stages, to be compared with
+/// ours without. Errors are distances from the exact direction, relative to its length, on three kinds of matrices (exactness.h);
 /// embedding: from sign(g) on Gaussian ones. The bound is the time of our arithmetic at the speed of a large square at::mm
 /// measured in the same run; embedding: of 20 bytes a parameter at the speed of a copy.
 struct StepOptions {
@@ -36,6 +38,9 @@ struct StepOptions {
   std::string device = "cpu";
   std::string orthogonalizer{kDefaultOrthogonalizer};
   std::string momenta{kMomenta};  // the safetensors file of recorded momenta
+  std::string normalize{};        // "normuon(0.95)"
+  std::string decay{};            // "cautious(0.01)"
+  std::string sphere{};           // "auto" or a number
   int64_t layers = 0;             // transformer blocks (cnn: convolutions); 0 is all of them
   int64_t repeats = 3;
 };
@@ -57,8 +62,9 @@ struct StepResult {
   int threads = 0;
   StepSide ours;
   StepSide reference;
-  std::vector<StepErrors> errors;  // of ours, the reference, and five bfloat16 steps of Polar Express
-  double ratio = 0;                // reference / ours
+  std::optional<StepSide> with_stages;  // ours with the stages asked for; its arithmetic is not counted
+  std::vector<StepErrors> errors;       // of ours, the reference, and five bfloat16 steps of Polar Express
+  double ratio = 0;                     // reference / ours
   double bound_milliseconds = 0;
 };
 

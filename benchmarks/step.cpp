@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "benchmarks/benchmarks.h"
@@ -214,6 +215,26 @@ Geometry geometry_of(bool sign) {
   return presets::muon({.hidden = kRadius, .scale = presets::MuonScale::kNone});
 }
 
+bool asks_for_stages(const StepOptions& options) {
+  return !options.normalize.empty() || !options.decay.empty() || !options.sphere.empty();
+}
+
+Geometry with_stages(const StepOptions& options, bool sign) {
+  Rule rule{.norm = sign ? "max_entry" : "spectral", .radius = kRadius};
+  if (!options.normalize.empty()) rule.normalize = Normalize(options.normalize);
+  if (!options.decay.empty()) rule.decay = Decay(options.decay);
+  if (!options.sphere.empty()) rule.sphere = make_sphere(options.sphere);
+  return Geometry({rule});
+}
+
+std::string stages_text(const StepOptions& options) {
+  std::string text = "ours with";
+  if (!options.normalize.empty()) text += " " + options.normalize;
+  if (!options.decay.empty()) text += " decay " + options.decay;
+  if (!options.sphere.empty()) text += " sphere " + options.sphere;
+  return text;
+}
+
 }  // namespace
 
 StepResult run_step(const StepOptions& options) {
@@ -233,6 +254,8 @@ StepResult run_step(const StepOptions& options) {
   const bool sign = options.model == kEmbedding;
   const Role role = sign ? Role::kEmbedding : Role::kHidden;
   const Geometry geometry = geometry_of(sign);
+  const std::optional<Geometry> staged =
+      asks_for_stages(options) ? std::optional(with_stages(options, sign)) : std::nullopt;
   const OptimizerOptions our_options{.momentum = sign ? Momentum::ema(kBeta) : Momentum::nesterov(kBeta),
                                      .orthogonalizer = options.orthogonalizer};
   StepResult result;
@@ -240,11 +263,17 @@ StepResult run_step(const StepOptions& options) {
   const std::vector<Layer> layers = make_random_layers(shapes, device, role);
   Optimizer ours(layers, geometry, our_options);
   Reference reference(layers, sign);
-  for (int warmup = 0; warmup < 2; ++warmup) ours.step();
+  std::optional<Optimizer> third;
+  if (staged) third.emplace(make_random_layers(shapes, device, role), *staged, our_options);
+  for (int warmup = 0; warmup < 2; ++warmup) {
+    ours.step();
+    if (third) third->step();
+  }
   reference.step();
-  std::vector<double> our_times, reference_times;
+  std::vector<double> our_times, staged_times, reference_times;
   for (int64_t repeat = 0; repeat < options.repeats; ++repeat) {
     our_times.push_back(seconds_of(device, [&] { ours.step(); }));
+    if (third) staged_times.push_back(seconds_of(device, [&] { third->step(); }));
     reference_times.push_back(seconds_of(device, [&] { reference.step(); }));
   }
 
@@ -262,6 +291,7 @@ StepResult run_step(const StepOptions& options) {
   result.ours = {sign ? "sign" : options.orthogonalizer, our_time * 1e3, our_flops / our_time * 1e-9};
   result.reference = {sign ? "sign, one by one" : "newton_schulz:5, one by one", their_time * 1e3,
                       their_flops / their_time * 1e-9};
+  if (third) result.with_stages = {stages_text(options), median(staged_times) * 1e3};
   result.ratio = their_time / our_time;
   result.bound_milliseconds = 1e3 * (sign ? 20.0 * static_cast<double>(result.parameters) / bytes_per_second(device)
                                           : our_flops / product_flops_per_second(device));

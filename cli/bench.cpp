@@ -74,6 +74,14 @@ std::string error_table(const std::vector<benchmarks::StepErrors>& sides) {
 
 Output bench_step(const StepOptions& options) {
   const benchmarks::StepResult result = benchmarks::run_step(options);
+  nlohmann::json stages = nullptr;
+  std::string stages_line;
+  if (const auto& side = result.with_stages) {
+    const double more = side->milliseconds - result.ours.milliseconds;
+    stages = {{"name", side->name}, {"ms", side->milliseconds}};
+    stages_line = join(table_line(side->name, std::vector{milliseconds(side->milliseconds)}), "  more than ours ",
+                       fixed(more, 3), " ms, ", fixed(100 * more / result.ours.milliseconds), " %\n");
+  }
   return {{{"benchmark", "step"},
            {"model", options.model},
            {"device", options.device},
@@ -84,14 +92,15 @@ Output bench_step(const StepOptions& options) {
            {"ours", to_json(result.ours)},
            {"ratio", result.ratio},
            {"reference", to_json(result.reference)},
+           {"with_stages", stages},
            {"errors", to_json(result.errors)},
            {"bound_ms", result.bound_milliseconds}},
           join("one optimizer step, ", options.model, ": ", result.matrices, " matrices, ", result.parameters,
                " parameters, float32, ", options.device, ", ", result.threads, " threads\n\n",
                table_line("side", {"ms", "GFLOP/s"}), table_line("ours", result.ours),
-               table_line("reference", result.reference), '\n', error_table(result.errors), "\nratio reference/ours ",
-               fixed(result.ratio, 2), "; bound ", milliseconds(result.bound_milliseconds), " ms, reached ",
-               fixed(100 * result.bound_milliseconds / result.ours.milliseconds), " % of it\n")};
+               table_line("reference", result.reference), stages_line, '\n', error_table(result.errors),
+               "\nratio reference/ours ", fixed(result.ratio, 2), "; bound ", milliseconds(result.bound_milliseconds),
+               " ms, reached ", fixed(100 * result.bound_milliseconds / result.ours.milliseconds), " % of it\n")};
 }
 
 Output bench_train(const lab::TrainConfig& config, int64_t repeats) {
@@ -162,8 +171,12 @@ void add_step(CLI::App& bench) {
   step->add_option("--model", options->model, "gpt124m, gpt1b3, cnn or embedding")->capture_default_str();
   step->add_option("--device", options->device, "cpu or cuda")->capture_default_str();
   step->add_option("--orthogonalizer", options->orthogonalizer, "Our side's orthogonalizer")->capture_default_str();
-  step->add_option("--momenta", options->momenta, "Checkpoint whose momenta measure the error, too")
-      ->capture_default_str();
+  step->add_option(
+      "--momenta", options->momenta,
+      "Checkpoint whose momenta measure the error, too (default: benchmarks/momenta.safetensors of the sources)");
+  step->add_option("--normalize", options->normalize, "Time ours with this normalisation, too, as in normuon(0.95)");
+  step->add_option("--decay", options->decay, "Time ours with this decay, too, as in cautious(0.01)");
+  step->add_option("--sphere", options->sphere, "Time ours on this sphere, too: auto or its radius");
   step->add_option("--layers", options->layers, "Only this many blocks of the model (0: all)")->capture_default_str();
   step->add_option("--repeats", options->repeats, "Timed steps per side; the median counts")->capture_default_str();
   set_callback(step, [options] { return bench_step(*options); });

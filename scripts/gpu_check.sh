@@ -57,6 +57,8 @@ sanitize() {
 
 bench() {
   for model in gpt124m gpt1b3 embedding; do $gluon bench step --model $model --device cuda --repeats 20; done
+  $gluon bench step --model gpt124m --device cuda --repeats 20 --normalize 'normuon(0.95)' --decay 'cautious(0.01)'
+  $gluon bench step --model gpt124m --device cuda --repeats 20 --sphere auto
   local training=(--model nanogpt-124m --device cuda --batch 32 --seq 1024)
   $gluon bench train "${training[@]}" --repeats 10
   for mode in consecutive same_batch; do
