@@ -58,18 +58,35 @@ struct Rounded {
   }
 };
 
+// input weight^T, (N, k) and (n, k).
+at::Tensor product(const at::Tensor& input, const at::Tensor& weight) {
+  const at::Tensor out = at::empty({input.size(0), weight.size(0)}, input.options());
+  fused::multiply_(out, input, false, weight, true);
+  return out;
+}
+
 // The gradient of a float32 weight from that of x weight^T, both bfloat16.
 at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x) {
-#if GLUON_TORCH_AT_LEAST_2_8
-  return at::mm(gradient.t(), x, at::kFloat);
-#else
-  return at::mm(gradient.t(), x).to(at::kFloat);
-#endif
+  const at::Tensor out = at::empty({gradient.size(1), x.size(1)}, x.options().dtype(at::kFloat));
+  fused::multiply_(out, gradient, true, x, false);
+  return out;
 }
+
+// Both gradients of input weight^T, from that of the product: of the input (N, k), bfloat16, and of the weight, float32.
+struct ProductGradients {
+  at::Tensor input, weight;
+
+  ProductGradients(const at::Tensor& gradient, const at::Tensor& rounded_weight, const at::Tensor& product_input)
+      : input(at::empty_like(product_input)) {
+    fused::side_by_side(
+        gradient.device(), [&] { fused::multiply_(input, gradient, false, rounded_weight, false); },
+        [&] { weight = weight_gradient(gradient, product_input); });
+  }
+};
 
 // x <- x + input weight^T in one product, then its norm.
 fused::RmsNorm add_product_(const at::Tensor& x, const at::Tensor& input, const at::Tensor& weight) {
-  x.view({-1, x.size(-1)}).addmm_(rows(input), weight.t());
+  fused::multiply_(rows(x), rows(input), false, weight, true, /*add=*/true);
   return fused::rms_norm(x);
 }
 
@@ -103,7 +120,7 @@ struct QkvRotary : Function<QkvRotary> {
                                const at::Tensor& /*exact key*/, const at::Tensor& /*exact value*/,
                                const at::Tensor& weight, const at::Tensor& cos, const at::Tensor& sin, int64_t heads) {
     const int64_t dimension = y.size(2) / heads;
-    const at::Tensor qkv = at::linear(y, weight).view({y.size(0), y.size(1), 3, heads, dimension});
+    const at::Tensor qkv = product(rows(y), weight).view({y.size(0), y.size(1), 3, heads, dimension});
     const at::Tensor inverse_rms = fused::qk_rotary_(qkv, {cos, sin, heads});
     context->save_for_backward({y, weight, qkv, inverse_rms, cos, sin});
     context->saved_data["heads"] = heads;
@@ -116,9 +133,9 @@ struct QkvRotary : Function<QkvRotary> {
     const fused::Rotary rotary{saved[4], saved[5], context->saved_data["heads"].toInt()};
     const at::Tensor gradient =
         fused::qk_rotary_backward(qkv, saved[3], heads(0), heads(1), heads(2), rotary).view({-1, weight.size(0)});
-    const std::vector<at::Tensor> weights = weight_gradient(gradient, rows(y)).chunk(3);
-    const at::Tensor y_gradient = at::mm(gradient, weight).view(y.sizes());
-    return {y_gradient, weights[0], weights[1], weights[2], {}, {}, {}, {}};
+    const ProductGradients gradients_of(gradient, weight, rows(y));
+    const std::vector<at::Tensor> weights = gradients_of.weight.chunk(3);
+    return {gradients_of.input.view(y.sizes()), weights[0], weights[1], weights[2], {}, {}, {}, {}};
   }
 };
 
@@ -135,8 +152,8 @@ struct Project : Function<Project> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &heads = saved[0], &weight = saved[1];
     const at::Tensor gradient = stream_gradient({saved[2], saved[3]}, gradients);
-    const at::Tensor heads_gradient = at::mm(rows(gradient), weight).view(heads.sizes());
-    return {gradient, heads_gradient, weight_gradient(rows(gradient), rows(heads)), {}};
+    const ProductGradients gradients_of(rows(gradient), weight, rows(heads));
+    return {gradient, gradients_of.input.view(heads.sizes()), gradients_of.weight, {}};
   }
 };
 
@@ -156,9 +173,12 @@ struct Mlp : Function<Mlp> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &y = saved[0], &up = saved[1], &down = saved[2], hidden = rows(saved[3]);
     const at::Tensor stream = stream_gradient({saved[4], saved[5]}, gradients), gradient = rows(stream);
-    const at::Tensor hidden_gradient = fused::mlp_down_backward(gradient, down, hidden);
-    const at::Tensor y_gradient = at::mm(hidden_gradient, up).view(y.sizes());
-    return {stream, y_gradient, weight_gradient(hidden_gradient, rows(y)), weight_gradient(gradient, hidden), {}, {}};
+    at::Tensor hidden_gradient, down_gradient;
+    fused::side_by_side(
+        gradient.device(), [&] { hidden_gradient = fused::mlp_down_backward(gradient, down, hidden); },
+        [&] { down_gradient = weight_gradient(gradient, hidden); });
+    const ProductGradients gradients_of(hidden_gradient, up, rows(y));
+    return {stream, gradients_of.input.view(y.sizes()), gradients_of.weight, down_gradient, {}, {}};
   }
 };
 
@@ -169,11 +189,12 @@ struct HeadLoss : Function<HeadLoss> {
                             const at::Tensor& /*factor*/, const at::Tensor& embedding, const at::Tensor& targets,
                             bool differentiate) {
     const at::Tensor features = rows(y);
-    const at::Tensor logits = at::mm(features, embedding.t());
+    const at::Tensor logits = product(features, embedding);
     const auto scale = differentiate ? std::optional(1.0 / static_cast<double>(features.size(0))) : std::nullopt;
     const at::Tensor losses = fused::cross_entropy_(logits, targets.flatten(), scale);
     if (differentiate) {
-      context->save_for_backward({at::mm(logits, embedding).view(y.sizes()), weight_gradient(logits, features)});
+      const ProductGradients gradients_of(logits, embedding, features);
+      context->save_for_backward({gradients_of.input.view(y.sizes()), gradients_of.weight});
     }
     return losses.mean();
   }

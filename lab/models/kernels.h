@@ -13,6 +13,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <optional>
 
 namespace gluon::lab::fused {
@@ -54,5 +55,14 @@ at::Tensor cross_entropy_(const at::Tensor& logits, const at::Tensor& labels, st
 /// the rows of `gradient` (n, width), bfloat16, at their tokens (n) int64. A token outside makes row 0 NaN.
 at::Tensor embedding_gradient(const at::Tensor& head, const at::Tensor& scale, const at::Tensor& tokens,
                               const at::Tensor& gradient);
+
+/// C = op(A) op(B), plus C if `add`, where op transposes if asked: contiguous bfloat16 matrices, C also float32. By
+/// cuBLAS, with the kernels that are the fastest on Hopper in training. Two runs give the same bits.
+void multiply_(const at::Tensor& c, const at::Tensor& a, bool transpose_a, const at::Tensor& b, bool transpose_b,
+               bool add = false);
+
+/// Puts `first` on the current stream of the GPU and `second`, which needs nothing from it, on one beside; what comes to
+/// the current stream afterwards waits for both. Where one product leaves multiprocessors idle, the other one has them.
+void side_by_side(const at::Device& device, const std::function<void()>& first, const std::function<void()>& second);
 
 }  // namespace gluon::lab::fused

@@ -21,5 +21,7 @@ at::Tensor qk_rotary_backward(const at::Tensor&, const at::Tensor&, const at::Te
   refuse();
 }
 at::Tensor cross_entropy_(const at::Tensor&, const at::Tensor&, std::optional<double>) { refuse(); }
+void multiply_(const at::Tensor&, const at::Tensor&, bool, const at::Tensor&, bool, bool) { refuse(); }
+void side_by_side(const at::Device&, const std::function<void()>&, const std::function<void()>&) { refuse(); }
 
 }  // namespace gluon::lab::fused

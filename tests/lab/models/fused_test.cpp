@@ -124,6 +124,44 @@ TEST_F(Fused, ATokenOutsideTheVocabularyMakesTheGradientNaN) {
   }
 }
 
+// Every transposition, both types of the result; the last shapes have the tiles and depths whose kernels are chosen.
+TEST_F(Fused, ProductsAgreeWithFloat32) {
+  struct Shape {
+    int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Shape{24, 40, 16}, Shape{8192, 2304, 768}, Shape{2304, 8192, 16384}}) {
+    for (const int i : {0, 1, 2, 3, 4}) {
+      SCOPED_TRACE(join(m, ", ", n, ", ", k, ", ", i));
+      const bool transpose_a = i % 2 == 1, transpose_b = i / 2 % 2 == 1, add = i == 4;
+      const auto random = [](int64_t rows, int64_t columns, bool transposed) {
+        return at::randn({transposed ? columns : rows, transposed ? rows : columns}, at::kCUDA).to(at::kBFloat16);
+      };
+      const at::Tensor a = random(m, k, transpose_a), b = random(k, n, transpose_b);
+      const at::Tensor wide_a = a.to(at::kFloat), wide_b = b.to(at::kFloat);
+      at::Tensor expected = at::mm(transpose_a ? wide_a.t() : wide_a, transpose_b ? wide_b.t() : wide_b);
+      for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
+        const at::Tensor before = at::randn({m, n}, at::kCUDA).to(type), c = before.clone();
+        fused::multiply_(c, a, transpose_a, b, transpose_b, add);
+        const at::Tensor right = add ? expected + before.to(at::kFloat) : expected;
+        const at::Tensor error = (c.to(at::kFloat) - right).norm() / right.norm();
+        EXPECT_LT(error.item<double>(), type == at::kFloat ? 1e-4 : 4e-3);
+      }
+    }
+  }
+}
+
+TEST_F(Fused, TwoStreamsSideBySideSeeEachOthersResults) {
+  const at::Tensor x = at::zeros({1 << 22}, at::kCUDA);
+  at::Tensor first, second;
+  for (int i = 0; i < 100; ++i) {
+    x.add_(1);
+    fused::side_by_side(
+        x.device(), [&] { first = x * 2; }, [&] { second = x * 3; });
+    x.copy_(second - first);  // x again
+  }
+  EXPECT_TRUE((x == 100).all().item<bool>());
+}
+
 TEST_F(Fused, TensorsThatTheKernelsCannotReadAreNamed) {
   const auto half = at::device(at::kCUDA).dtype(at::kBFloat16);
   const auto zeros = [&](at::IntArrayRef sizes) { return at::zeros(sizes, half); };
@@ -151,6 +189,9 @@ TEST_F(Fused, TensorsThatTheKernelsCannotReadAreNamed) {
   EXPECT_INPUT_ERROR(fused::cross_entropy_(x, labels.cpu(), {}), "got Long [4] on cpu");
   EXPECT_INPUT_ERROR(fused::embedding_gradient(x, at::ones({}, at::kCUDA), labels, x),
                      "embedding_gradient: expected head (v, width) contiguous Float [4, 16]");
+  EXPECT_INPUT_ERROR(fused::multiply_(x, x, false, x, false), "multiply: [4, 16] and [4, 16] do not make [4, 16]");
+  EXPECT_INPUT_ERROR(fused::multiply_(x, x.t(), true, x, false), "multiply: expected contiguous matrices on one GPU");
+  EXPECT_INPUT_ERROR(fused::multiply_(x, x.to(at::kFloat), false, x, false), "multiply: expected bfloat16 factors");
 }
 
 // Each token has 16 equally likely successors, so the best possible loss is log 16 = 2.77.
