@@ -206,8 +206,9 @@ void print_table(const std::vector<GroupRadius>& radii, bool relative) {
   }
 }
 
-// Samples and layers that the radii do not use.
-void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, std::ostream& out) {
+// Samples and layers that the radii do not use, and what the next run has beside them.
+void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, const lab::TunedConfig& tuned,
+                 std::ostream& out) {
   if (selection.kept < selection.all) {
     out << "ignored: " << selection.all - selection.kept << " of " << selection.all
         << " samples, from warmup and cooldown, below " << 100 * kFullRadius << " % of the full radii\n";
@@ -219,14 +220,14 @@ void print_notes(const TrajectoryFit& fits, const FullRadiusSamples& selection, 
     }
   }
   print_unfitted(fits, out);
+  for (const std::string& note : tuned.notes) out << printable(note) << '\n';
 }
 
 void tune(const TuneCommand& command) {
   GLUON_CHECK(!command.run.empty(), "tune: expected a run directory, or --probe and the flags of gluon train");
   const lab::TrainConfig config = lab::read_run_config(command.run);
   const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
-  GLUON_CHECK(std::filesystem::path(out).filename() != "config.toml",
-              "tune: --out must not be the config of a run, got ", out);
+  lab::check_tuned_path(out);
   Trajectory trajectory = read_trajectory(command.run);
   const FullRadiusSamples selection = config.radii_follow_gradients() ? FullRadiusSamples{std::move(trajectory)}
                                                                       : at_full_radius(std::move(trajectory));
@@ -236,20 +237,21 @@ void tune(const TuneCommand& command) {
     GLUON_CHECK(radius.doubt.empty(), "tune: no radius for group '", radius.group, "': ", radius.doubt,
                 "; record more samples, or leave out others with --skip-first");
   }
-  const lab::TrainConfig next = lab::tuned_config(config, radii, fits);
+  const lab::TunedConfig tuned = lab::tuned_config(config, radii, fits);
+  const lab::TrainConfig& next = tuned.config;
   next.validate();
   write_text_atomically(out, lab::config_toml(next));
   // AdamW has no radii: only the ratios between the groups apply to the next run.
   const bool relative = config.preset == "adamw";
   if (command.json) {
     std::cerr << text_of(fits.estimator).note << '\n';
-    print_notes(fits, selection, std::cerr);
+    print_notes(fits, selection, tuned, std::cerr);
     print_json(radii, fits.estimator, relative, out);
     return;
   }
   std::cout << text_of(fits.estimator).note << "\n\n";
   print_table(radii, relative);
-  print_notes(fits, selection, std::cout);
+  print_notes(fits, selection, tuned, std::cout);
   if (relative) std::cout << "\nAn AdamW run gives the ratios between the groups, not their sizes.\n";
   std::cout << "\nradius = " << next.radius << " (preset " << next.preset << ")\nnext run: gluon train --config " << out
             << '\n';

@@ -18,6 +18,7 @@
 #include "lab/sweep/probe.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/effect.h"
+#include "lab/train/tuned_config.h"
 
 namespace gluon::cli {
 
@@ -104,6 +105,8 @@ void run_probe(const CLI::App& command, ProbeCommand& probe, const std::string& 
   lab::check_effect(run);
   (void)lab::first_factor(run);
   const lab::ProbePlan plan = lab::plan_probes(run, lab::parse_budget(probe.budget));
+  const fs::path config = fs::path(out) / "tuned.toml";
+  lab::check_tuned_path(config);
   // With --json the standard output is one document.
   std::ostream& text = json ? std::cerr : std::cout;
   text << plan.sentence() << std::endl;
@@ -114,9 +117,13 @@ void run_probe(const CLI::App& command, ProbeCommand& probe, const std::string& 
     text << "\nstopped after " << result.search.tried.size() << " probes; run the same command again to continue\n";
     throw CLI::RuntimeError(stopped_code());
   }
-  const fs::path config = fs::path(out) / "tuned.toml";
+  const std::string toml = lab::config_toml(result.tuned);
+  GLUON_CHECK(
+      plan.probes > 0 || !fs::exists(config) || read_text(config, "tune") == toml, "tune: ", config.string(),
+      " holds another result, which one of no probes must not replace; give a larger --budget or choose another "
+      "--out");
   fs::create_directories(out);
-  write_text_atomically(config, lab::config_toml(result.tuned));
+  write_text_atomically(config, toml);
   json ? print_json(plan, result, config) : print_result(plan, result, config);
 }
 

@@ -10,6 +10,7 @@
 #include "gluon/core/spec.h"
 #include "lab/models/zoo.h"
 #include "lab/train/effect.h"
+#include "lab/train/experiment.h"
 #include "lab/train/radius_flag.h"
 
 namespace gluon::lab {
@@ -58,6 +59,13 @@ TrainConfig probe_config(const TrainConfig& run, int64_t steps) {
   probe.smoothness_geometry = standard.smoothness_geometry;
   probe.smoothness_dual = standard.smoothness_dual;
   return probe;
+}
+
+// What a training run looks at before its first step: the data, and whether the model has the layers of --radius.
+void check_run(const TrainConfig& run, const Radii& radii) {
+  TrainConfig config = run;
+  config.radius = cell_name(radii.groups, radii.values);
+  check_radius_effect(config, make_experiment(config).model->layers());
 }
 
 // The parabola is not more accurate.
@@ -126,6 +134,7 @@ ProbeResult run_probes(const TrainConfig& run, const ProbePlan& plan, const std:
   GLUON_CHECK(!holds_run(out), "tune: ", out.string(), " holds a run; choose another --out for its probes");
   Radii radii = radii_of(run);
   const TrainConfig probe = probe_config(run, plan.steps);
+  if (plan.probes == 0 || !holds_run(out / cell_name(radii.groups, radii.values))) check_run(run, radii);
   ProbeResult result{.search = {}, .factor = start, .tuned = run};
   if (plan.probes > 0) {
     SweepFolder folder("tune", out, radii.groups);

@@ -49,7 +49,7 @@ struct ProbeResult {
 };
 
 /// Runs the probes in the folder `out`; those that have ended are read. Throws InputError when `out` holds a run or other
-/// probes, when all probes diverge, and where a training run would.
+/// probes, when all probes diverge, and where a training run would, also when there are no probes.
 ProbeResult run_probes(const TrainConfig& run, const ProbePlan& plan, const std::filesystem::path& out,
                        Progress& progress, const Announce& announce, const std::atomic<bool>& stop);
 

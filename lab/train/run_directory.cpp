@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -33,6 +34,10 @@ std::string processor() {
   return "";
 }
 
+// Of a run, beside config.toml.
+constexpr std::array<std::string_view, 7> kFiles = {"log.csv",    "smoothness.csv", "checkpoint", "status.json",
+                                                    "facts.json", "report.html",    kEventFile};
+
 constexpr std::string_view kRadiusPrefix = "radius_";
 constexpr std::string_view kOptimizer = "optimizer";
 
@@ -56,11 +61,16 @@ void write_facts(const fs::path& run, const auto& json) {
 
 }  // namespace
 
+bool RunDirectory::is_name(std::string_view file) {
+  return file == "config.toml" || std::ranges::find(kFiles, file) != kFiles.end();
+}
+
 void RunDirectory::check_free(const fs::path& path) {
   GLUON_CHECK(!fs::exists(path / "config.toml"), "run: ", path.string(),
               " already holds a run (config.toml); resume it with --resume or choose another --out");
-  for (const char* file :
-       {"log.csv", "smoothness.csv", "checkpoint", "status.json", "facts.json", "report.html", kEventFile}) {
+  GLUON_CHECK(!fs::exists(path / "sweep.csv"), "run: ", path.string(),
+              " holds a sweep (sweep.csv); choose another --out");
+  for (const std::string_view file : kFiles) {
     GLUON_CHECK(!fs::exists(path / file), "run: ", path.string(), " holds a ", file,
                 " that a run would overwrite; move it away or choose another --out");
   }

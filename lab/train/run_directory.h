@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gluon::lab {
@@ -45,7 +46,10 @@ struct RunFacts {
 
 class RunDirectory {
  public:
-  /// Throws InputError when a run is at `path` already, or another file of a name that runs use.
+  /// Whether a file or folder of a run is called `file`: "log.csv".
+  static bool is_name(std::string_view file);
+
+  /// Throws InputError when a run or a sweep is at `path` already, or another file of a name that runs use.
   static void check_free(const std::filesystem::path& path);
 
   /// Creates a run at `path`. Throws InputError when there is one already or the folder cannot be created.

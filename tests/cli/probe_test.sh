@@ -57,6 +57,21 @@ expect 0 "radius = factor=1 (preset sphere): 0.0409627 = 0.45 K^-0.4 with K = 40
   tune --probe "${shape[@]}" --steps 400 --out "$work/none"
 check "the law stays as it is" grep -q '^radius="factor=1"$' "$work/none/tuned.toml"
 expect 0 '"probes": []' tune --probe "${shape[@]}" --steps 400 --out "$work/none" --json
+cp "$work/probes/tuned.toml" "$work/found.toml"
+expect 2 "tuned.toml holds another result, which one of no probes must not replace; give a larger --budget or choose another --out" \
+  tune --probe "${shape[@]}" --steps 400 --out "$work/probes"
+check "a result of probes was lost" cmp "$work/found.toml" "$work/probes/tuned.toml"
+# Without probes, too, only what gluon train would take.
+few=(tune --probe "${shape[@]}" --steps 100 --out "$work/few")
+expect 2 "--radius factor=1 has no effect: nanogpt-tiny has no layers that preset sphere moves by it" "${few[@]}" --radius hidden=0.1
+expect 2 "--radius vector=0.1 has no effect: nanogpt-tiny has no layers" "${few[@]}" --radius vector=0.1
+expect 2 "no file matches" tune --probe --data "$work/nosuch" --steps 100 --out "$work/few"
+check "a refused probe left a folder" [ ! -e "$work/few" ]
+mkdir "$work/kept"
+echo 'steps=4 # mine' >"$work/kept/tuned.toml"
+expect 2 "tuned.toml exists and is not a config that gluon tune wrote" "${run[@]}" --out "$work/kept"
+check "a foreign config was replaced" grep -qx 'steps=4 # mine' "$work/kept/tuned.toml"
+check "a refused probe trained" [ "$(ls "$work/kept")" = tuned.toml ]
 for bad in 0% 200% abc -5% 10 nan%; do
   expect 2 "--budget: expected a share of the run's steps above 0% and at most 100%, such as 10%, got '$bad'" \
     tune --probe "${shape[@]}" --budget="$bad" --out "$work/bad"

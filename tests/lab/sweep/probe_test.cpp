@@ -88,6 +88,23 @@ TEST(ProbePlan, ABudgetThatIsTooSmallIsSaid) {
   EXPECT_FALSE(fs::exists(folder.path() / "none"));
 }
 
+TEST(Probe, WithoutProbesTheRunIsCheckedToo) {
+  const TemporaryFolder folder;
+  const fs::path out = folder.path() / "none";
+  TrainConfig run = run_to_tune(300);
+  const ProbePlan none = plan_probes(run, 10);
+  run.radius = "hidden=0.1";
+  EXPECT_INPUT_ERROR(probes(run, out, none), "--radius factor=1 has no effect: nanogpt-tiny has no layers");
+  run.radius = "vector=0.1";
+  EXPECT_INPUT_ERROR(probes(run, out, none), "--radius vector=0.1 has no effect: nanogpt-tiny has no layers");
+  run.radius = "";
+  run.data = (folder.path() / "missing.txt").string();
+  EXPECT_INPUT_ERROR(probes(run, out, none), "no file matches");
+  run.radius = "factor=1e31";  // the first probe is left out
+  EXPECT_INPUT_ERROR(probes(run, out), "no file matches");
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST(ProbePlan, ABudgetIsAShareOfTheSteps) {
   EXPECT_EQ(parse_budget("10%"), 10);
   EXPECT_EQ(parse_budget("0.5%"), 0.5);

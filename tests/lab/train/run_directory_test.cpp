@@ -63,6 +63,23 @@ TEST_F(RunDirectoryTest, FilesOfOthersWithTheNamesOfARunAreKept) {
   EXPECT_NO_THROW(create("a"));
 }
 
+TEST_F(RunDirectoryTest, AFolderOfASweepIsRefused) {
+  std::filesystem::create_directory(path_);
+  folder_.write("run/sweep.csv", "mine");
+  EXPECT_INPUT_ERROR(create("a"), "run holds a sweep (sweep.csv); choose another --out");
+  EXPECT_FALSE(std::filesystem::exists(path_ / "config.toml"));
+}
+
+TEST_F(RunDirectoryTest, TheNamesOfItsFilesAreKnown) {
+  create("a").append(row(1));
+  write_run_status(path_, {}, "now");
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    EXPECT_TRUE(RunDirectory::is_name(entry.path().filename().string())) << entry.path();
+  }
+  EXPECT_FALSE(RunDirectory::is_name("tuned.toml"));
+  EXPECT_FALSE(RunDirectory::is_name(""));
+}
+
 TEST_F(RunDirectoryTest, OneProcessWritesAtATime) {
   std::optional<RunDirectory> first = create("a");
   EXPECT_INPUT_ERROR(RunDirectory::reopen(path_), "another process is writing to");
