@@ -25,12 +25,11 @@ void sweep(CLI::App& app, SweepCommand& command) {
   read_config(app, command.config_file, command.config);
   lab::SweepOptions options{.axes = {}, .out = command.out};
   for (const std::string& axis : command.axes) options.axes.push_back(lab::parse_axis(axis));
+  const std::size_t all = lab::count_cells(options.axes);
   lab::Progress progress(raw_output(), isatty(STDOUT_FILENO) == 1);
   const auto announce = [](const std::string& line) { std::cout << line << std::endl; };
   const std::vector<lab::SweepCell> cells =
       lab::run_sweep(command.config, options, progress, announce, stop_on_signal());
-  std::size_t all = 1;
-  for (const lab::SweepAxis& axis : options.axes) all *= axis.radii.size();
   if (cells.size() < all) {
     std::cout << "\nstopped, " << cells.size() << " of " << all
               << " cells are finished; run the same command again to continue\n";

@@ -50,6 +50,8 @@ SweepAxis parse_axis(const std::string& text) {
   SweepAxis axis{text.substr(0, equals), {}};
   std::istringstream values(text.substr(equals + 1));
   for (std::string value; std::getline(values, value, ',');) {
+    GLUON_CHECK(axis.radii.size() < kMostCells, "--radius ", axis.group, ": a sweep has at most ", kMostCells,
+                " cells");
     const double radius = parse_number(value, "--radius " + axis.group);
     GLUON_CHECK(std::find(axis.radii.begin(), axis.radii.end(), radius) == axis.radii.end(), "--radius ", axis.group,
                 ": ", value, " is given twice");
@@ -59,9 +61,18 @@ SweepAxis parse_axis(const std::string& text) {
   return axis;
 }
 
+std::size_t count_cells(std::span<const SweepAxis> axes) {
+  double cells = 1;  // the product may be beyond any integer
+  for (const SweepAxis& axis : axes) cells *= static_cast<double>(axis.radii.size());
+  GLUON_CHECK(cells <= static_cast<double>(kMostCells), "sweep: a grid has at most ", kMostCells,
+              " cells, these radii give ", cells);
+  return static_cast<std::size_t>(cells);
+}
+
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
                                  const Announce& announce, const std::atomic<bool>& stop) {
   GLUON_CHECK(!options.axes.empty(), "sweep: expected --radius group=radius,radius,...");
+  (void)count_cells(options.axes);
   SweepFolder folder("sweep", options.out, groups_of(options));
   std::vector<PlannedCell> cells;  // all are checked before the first run
   for (const auto& radii : grid(options.axes)) cells.push_back(folder.plan(config, radii));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -19,8 +20,13 @@ struct SweepAxis {
   std::vector<double> radii;
 };
 
-/// "hidden=0.01,0.02,0.04". Throws InputError on anything else, and on a radius given twice.
+inline constexpr std::size_t kMostCells = 10'000;  // planned in seconds; each is a folder
+
+/// "hidden=0.01,0.02,0.04". Throws InputError on anything else, on a radius given twice and on more than kMostCells.
 SweepAxis parse_axis(const std::string& text);
+
+/// The cells of a grid. Throws InputError when they are more than kMostCells.
+std::size_t count_cells(std::span<const SweepAxis> axes);
 
 /// The cell with the lowest validation loss; nothing when all have diverged.
 std::optional<std::size_t> best_cell(std::span<const SweepCell> cells);
@@ -31,8 +37,8 @@ struct SweepOptions {
 };
 
 /// Runs the unfinished cells in order and writes sweep.csv after each. Returns the finished cells, which are not all
-/// when `stop` turned true. Throws InputError when a cell's folder holds a run with another config, sweep.csv is
-/// of other groups, and where a training run would.
+/// when `stop` turned true. Throws InputError when the grid is too large, its folder holds a run, a cell's
+/// folder holds one with another config, sweep.csv is of other groups, and where a training run would.
 std::vector<SweepCell> run_sweep(const TrainConfig& config, const SweepOptions& options, Progress& progress,
                                  const Announce& announce, const std::atomic<bool>& stop);
 

@@ -5,11 +5,14 @@
 #include <cmath>
 #include <utility>
 
+#include "gluon/checkpoint/checkpoint.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
+#include "lab/sweep/folder_lock.h"
 #include "lab/train/effect.h"
+#include "lab/train/run_status.h"
 
 namespace gluon::lab {
 namespace {
@@ -19,13 +22,24 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 3> kResults = {"val", "loss", "seconds"};
 constexpr const char* kDiverged = "diverged";  // a file in the cell's folder
 
+// Whether the run with these rows took all its steps and saved the last: a full disk may take the row and not the
+// checkpoint. The checkpoints of a finished run may have been removed; a run without a status needs them.
+bool has_ended(const TrainConfig& config, const RunDirectory& directory, const std::vector<LogRow>& rows) {
+  if (rows.empty() || rows.back().step < config.steps || !rows.back().val) return false;
+  std::string damage;
+  const bool finished =
+      read_run_status(directory.path(), rows, config.steps, damage).state == RunState::kFinished;  // or its log says so
+  const bool told = fs::exists(directory.path() / "status.json") && damage.empty();
+  return finished && (told || has_checkpoint(directory.checkpoints()));
+}
+
 // The result of a run that has ended already, or diverged; nothing when it has not.
 std::optional<SweepCell> finished_cell(const TrainConfig& config, const std::vector<double>& radii) {
   const RunDirectory directory = RunDirectory::open(config.out);
   const std::vector<LogRow> rows = directory.log();
   const LogRow last = rows.empty() ? LogRow{.loss = std::nan("")} : rows.back();
   if (fs::exists(directory.path() / kDiverged)) return SweepCell{radii, std::nan(""), last.loss, last.seconds};
-  if (last.step < config.steps || !last.val) return std::nullopt;
+  if (!has_ended(config, directory, rows)) return std::nullopt;
   return SweepCell{radii, *last.val, last.loss, last.seconds};
 }
 
@@ -35,7 +49,9 @@ std::optional<SweepCell> train_cell(const TrainConfig& config, const std::vector
   try {
     const TrainSummary summary = train_whole(config, progress, announce, stop);
     if (summary.interrupted) return std::nullopt;
-    return SweepCell{radii, summary.val, summary.loss, summary.seconds};
+    // One that was killed after its last step takes no more, and has no loss of its own.
+    const std::vector<LogRow> rows = RunDirectory::open(config.out).log();
+    return SweepCell{radii, summary.val, rows.empty() ? summary.loss : rows.back().loss, summary.seconds};
   } catch (const NonFiniteGradient& error) {
     write_text_atomically(fs::path(config.out) / kDiverged, join(error.what(), "\n"));
     return finished_cell(config, radii);
@@ -79,6 +95,7 @@ std::string cell_failure(const fs::path& folder) {
 
 SweepFolder::SweepFolder(std::string origin, fs::path path, std::vector<std::string> groups)
     : origin_(std::move(origin)), path_(std::move(path)), groups_(std::move(groups)) {
+  GLUON_CHECK(!holds_run(path_), origin_, ": ", path_.string(), " holds a run; choose another --out");
   (void)earlier_cells();
 }
 
@@ -93,6 +110,7 @@ std::vector<SweepCell> SweepFolder::earlier_cells() const {
 }
 
 void SweepFolder::write_csv() const {
+  const FolderLock lock(path_);
   std::vector<SweepCell> cells = done_;
   for (const SweepCell& old : earlier_cells()) {
     const auto same = [&](const SweepCell& cell) { return cell.radii == old.radii; };

@@ -3,8 +3,9 @@
 //   OUT/hidden=0.01,embedding=0.5/     one run directory per cell
 //   OUT/sweep.csv                      the results (SweepTable)
 //
-// A finished cell is read, not trained again; an interrupted one resumes. A cell whose gradients become NaN or Inf, or
-// whose radii are beyond float32, is recorded with val = nan; the file "diverged" in its folder says why.
+// A finished cell is read, not trained again; an interrupted one, or one whose last checkpoint failed, resumes. Several
+// processes may fill one folder with other cells each. A cell whose gradients become NaN or Inf, or whose radii are
+// beyond float32, is recorded with val = nan; the file "diverged" in its folder says why.
 
 #pragma once
 
@@ -51,7 +52,7 @@ struct PlannedCell {
 
 class SweepFolder {
  public:
-  /// `origin` begins the errors. Throws InputError when the folder's sweep.csv is of other groups.
+  /// `origin` begins the errors. Throws InputError when the folder holds a run, or a sweep.csv of other groups.
   SweepFolder(std::string origin, std::filesystem::path path, std::vector<std::string> groups);
 
   /// `config` with these radii, in the folder of its cell. Throws InputError when that holds a run with another config,

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gluon/checkpoint/checkpoint.h"
 #include "gluon/core/atomic_file.h"
+#include "lab/train/run_status.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
@@ -31,6 +33,16 @@ Sweep run(const TrainConfig& config, const SweepOptions& options, bool stop = fa
   const auto announce = [&](const std::string& line) { sweep.lines.push_back(line); };
   sweep.cells = run_sweep(config, options, progress, announce, stopped);
   return sweep;
+}
+
+void remove_files(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) std::filesystem::remove(entry.path());
+}
+
+std::vector<SweepAxis> axes_of(std::size_t count, std::size_t radii) {
+  SweepAxis axis{"hidden", {}};
+  while (axis.radii.size() < radii) axis.radii.push_back(static_cast<double>(axis.radii.size() + 1));
+  return std::vector(count, axis);
 }
 
 TEST(Sweep, RunsEveryCellOnce) {
@@ -106,10 +118,69 @@ TEST(Sweep, ACellKilledBeforeItsFirstCheckpointStartsAgain) {
   run(small_config(), options);
   const std::filesystem::path cell = folder.path() / "hidden=0.01";
   std::filesystem::remove(cell / "log.csv");
-  for (const auto& entry : std::filesystem::directory_iterator(cell / "checkpoint")) {
-    std::filesystem::remove(entry.path());
-  }
+  remove_files(cell / "checkpoint");
   EXPECT_EQ(run(small_config(), options).cells.size(), 1u);
+}
+
+TEST(Sweep, ACellWhoseLastCheckpointFailedIsNotFinished) {
+  const TemporaryFolder folder;
+  const SweepOptions options = options_in(folder.path(), {"hidden=0.01"});
+  const Sweep whole = run(small_config(), options);
+  const std::filesystem::path cell = folder.path() / "hidden=0.01";
+  const auto end_as = [&](RunState state) { write_run_status(cell, {.state = state, .step = 3, .steps = 3}, "now"); };
+  const auto expect_trained_again = [&] {
+    const Sweep again = run(small_config(), options);
+    EXPECT_EQ(again.lines[0], "[1/1] hidden=0.01");
+    EXPECT_TRUE(has_checkpoint(cell / "checkpoint"));
+    EXPECT_EQ(again.cells.at(0).val, whole.cells.at(0).val);
+    EXPECT_EQ(again.cells.at(0).loss, whole.cells.at(0).loss);
+    EXPECT_EQ(run(small_config(), options).lines[0], "[1/1] hidden=0.01  is already finished");
+  };
+  for (const RunState state : {RunState::kFailed, RunState::kRunning}) {  // running: the disk had no room for more
+    remove_files(cell / "checkpoint");
+    end_as(state);
+    expect_trained_again();
+  }
+  end_as(RunState::kRunning);  // killed after its last checkpoint
+  expect_trained_again();
+}
+
+TEST(Sweep, AFinishedCellNeedsItsCheckpointsOnlyWithoutAStatus) {
+  const TemporaryFolder folder;
+  const SweepOptions options = options_in(folder.path(), {"hidden=0.01"});
+  run(small_config(), options);
+  const std::filesystem::path cell = folder.path() / "hidden=0.01";
+  const std::string status = read_text(cell / "status.json", "test");
+  std::filesystem::remove(cell / "status.json");
+  EXPECT_EQ(run(small_config(), options).lines[0], "[1/1] hidden=0.01  is already finished");
+  remove_files(cell / "checkpoint");
+  write_text_atomically(cell / "status.json", status);
+  EXPECT_EQ(run(small_config(), options).lines[0], "[1/1] hidden=0.01  is already finished");
+  std::filesystem::remove(cell / "status.json");
+  EXPECT_EQ(run(small_config(), options).lines[0], "[1/1] hidden=0.01");
+}
+
+TEST(Sweep, TheFolderOfARunIsRefused) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run";
+  RunDirectory::create(path, "");
+  EXPECT_INPUT_ERROR(run(small_config(), options_in(path)), "sweep: " + path.string() + " holds a run; choose another");
+  EXPECT_FALSE(std::filesystem::exists(path / "sweep.csv"));
+}
+
+TEST(Sweep, AGridHasABound) {
+  EXPECT_EQ(count_cells(axes_of(2, 100)), kMostCells);
+  EXPECT_EQ(count_cells({}), 1u);
+  EXPECT_INPUT_ERROR(count_cells(axes_of(3, 60)), "sweep: a grid has at most 10000 cells, these radii give 216000");
+  EXPECT_INPUT_ERROR(count_cells(axes_of(400, 100)), "these radii give inf");  // beyond any number
+  const TemporaryFolder folder;
+  const SweepOptions options{.axes = axes_of(3, 60), .out = folder.path() / "sweep"};
+  EXPECT_INPUT_ERROR(run(small_config(), options), "sweep: a grid has at most 10000 cells");
+  EXPECT_FALSE(std::filesystem::exists(options.out));
+  std::string most = "hidden=1";
+  for (std::size_t radius = 2; radius <= kMostCells; ++radius) most += join(",", radius);
+  EXPECT_EQ(parse_axis(most).radii.size(), kMostCells);
+  EXPECT_INPUT_ERROR(parse_axis(most + ",0.5"), "--radius hidden: a sweep has at most 10000 cells");
 }
 
 TEST(Sweep, ASmallerGridKeepsTheOtherRows) {
