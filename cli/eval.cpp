@@ -1,3 +1,4 @@
+#include <cmath>
 #include <iomanip>
 #include <iostream>
 #include <memory>
@@ -50,8 +51,11 @@ void add_eval(CLI::App& app) {
       experiment.dataset = lab::make_dataset(config);
       trainer = std::make_unique<lab::Trainer>(config, experiment.model, experiment.dataset);
     }
+    const double loss = trainer->evaluate();
+    GLUON_CHECK(std::isfinite(loss), "eval: the validation loss of ", *run, " is ", loss,
+                ": its weights have diverged");
     std::cout << "step " << loaded.checkpoint.step << ", " << experiment.dataset->describe() << '\n'
-              << std::fixed << std::setprecision(4) << "validation loss  " << trainer->evaluate() << '\n'
+              << std::fixed << std::setprecision(4) << "validation loss  " << loss << '\n'
               << "accuracy         " << std::setprecision(2) << 100 * trainer->accuracy() << " %\n";
   });
 }

@@ -46,8 +46,8 @@ const ConfigField kFields[] = {
      "CPU)"},
 
     {"preset", &C::preset, "Optimizer",
-     "unscion, scion, sphere, muon, muon(none), muon(match_adam), normuon, muonclip, sign_descent, normalized_descent, "
-     "sgd, adamw or deterministic_gluon",
+     "unscion, scion, sphere, muon, normuon, muonclip, sign_descent, normalized_descent, sgd, adamw or "
+     "deterministic_gluon; muon(SCALE) and normuon(SCALE) with none, aspect (the default) or match_adam",
      "geometry"},
     {"radius", &C::radius, "Optimizer",
      "Radii by group: hidden=0.018,embedding=1.08; rules by role or layer: head=power(0.5),*.bias=smooth(0,3); auto: "

@@ -42,8 +42,9 @@ std::shared_ptr<const TokenDataset> make_tokens(const TrainConfig& config) {
   const auto tokens = std::make_shared<TokenDataset>(
       config.data.empty() ? TokenDataset::from_text(default_text(), "the project's own sources", options, encoder)
                           : TokenDataset::from_files(config.data, options, encoder));
-  GLUON_CHECK(config.vocabulary == 0 || tokens->classes() <= config.vocabulary, "data '", config.data,
-              "' needs a vocabulary of ", tokens->classes(), ", the model has ", config.vocabulary);
+  GLUON_CHECK(config.vocabulary == 0 || tokens->classes() <= config.vocabulary, "data '",
+              tokens->source_of_largest_token(), "' needs a vocabulary of ", tokens->classes(), ", the model has ",
+              config.vocabulary);
   return tokens;
 }
 

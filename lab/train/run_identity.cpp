@@ -48,11 +48,6 @@ RunIdentity config_identity(const TrainConfig& config) {
   return identity;
 }
 
-void add_later_parts(RunIdentity& saved) {
-  saved.emplace("qk-norm", "1");
-  saved.emplace("qk-clip", "0");
-}
-
 void check_same_run(const RunIdentity& expected, const RunIdentity& saved) {
   // Before the geometry, whose difference says less.
   const auto own = expected.find(kHorizon), before = saved.find(kHorizon);

@@ -20,9 +20,6 @@ inline constexpr const char* kHorizon = "horizon";
 /// The parts that follow from the config alone, defaults resolved.
 RunIdentity config_identity(const TrainConfig& config);
 
-/// Adds the parts that checkpoints of older programs do not name, with what those programs did.
-void add_later_parts(RunIdentity& saved);
-
 /// Throws InputError, naming the part and the first line that differs, unless `saved`, the text of a checkpoint, agrees
 /// with all of `expected`.
 void check_same_run(const RunIdentity& expected, const RunIdentity& saved);

@@ -13,8 +13,8 @@
 #include "gluon/smoothness/recorder.h"
 #include "gluon/update/initialize.h"
 #include "gluon/version.h"
-#include "lab/train/config_fields.h"
 #include "lab/train/error_text.h"
+#include "lab/train/number_copy.h"
 
 namespace gluon::lab {
 namespace {
@@ -135,17 +135,16 @@ void Trainer::check_position() const {
 double Trainer::step() {
   model_->train();
   timing_ = {};
-  torch::Tensor loss;
+  std::optional<NumberCopy> loss;  // it arrives while the optimizer's step still runs
   Stopwatch watch;
   if (qk_clipper_) qk_clipper_->begin_step();
   try {
-    loss = gradients_->compute(position(), timing_);
+    loss.emplace(gradients_->compute(position(), timing_));
     watch.lap();
     optimizer_.reduce_gradients();
     if (qk_clipper_) qk_clipper_->take_logits();  // not before: gradients are on their way to their owners
     timing_.backward += watch.lap();
     if (recorder_ && recorder_->needs_reference(steps_taken())) {
-      loss = loss.clone();  // valid beyond the next gradients
       gradients_->look_ahead(position() + 1, [this] { recorder_->take_reference(); });
       timing_.smoothness = watch.lap();
     }
@@ -158,7 +157,7 @@ double Trainer::step() {
   const double recording = recording_ ? recording_->take_seconds() : 0;
   timing_.optimizer = watch.lap() - recording;
   timing_.smoothness += recording;
-  const double value = sum(*share_.collective(), {loss.item<double>()})[0];
+  const double value = sum(*share_.collective(), {loss->value()})[0];
   optimizer_.wait();
   if (qk_clipper_) qk_clipper_->clip();  // only after a step that moved the weights
   return value;
@@ -200,9 +199,15 @@ void Trainer::go_back(const NonFiniteGradient& error, RunWriter* writer) {
   if (rollbacks > config_.nan_limit) {
     throw NonFiniteGradient(join(error.what(), ", after ", rollbacks_, " rollbacks (--nan-limit)"));
   }
+  const bool doomed = steps_taken() == last_checkpoint_.step && checkpoint_before_;
+  if (doomed) last_checkpoint_ = *std::exchange(checkpoint_before_, std::nullopt);
   resume(last_checkpoint_);
   set_rollbacks(rollbacks);
   if (recorder_) (void)recorder_->take_samples();
+  if (doomed) {  // a resumed run must not begin there; all ranks make a checkpoint together
+    Checkpoint before = checkpoint();
+    if (writer != nullptr) writer->save(std::move(before));
+  }
   if (writer == nullptr) return;
   writer->rewind(steps_taken());
   writer->append_incident(join(error.what(), "; back to step ", steps_taken(), " with all radii times ",
@@ -218,6 +223,7 @@ void Trainer::set_rollbacks(int64_t rollbacks) {
 // Copies, as the parameters move on.
 void Trainer::keep_checkpoint(Checkpoint checkpoint) {
   for (auto& [name, tensor] : checkpoint.model) tensor = tensor.detach().to(torch::kCPU, /*non_blocking=*/false, true);
+  if (!last_checkpoint_.model.empty()) checkpoint_before_ = std::move(last_checkpoint_);
   last_checkpoint_ = std::move(checkpoint);
 }
 
@@ -304,6 +310,11 @@ TrainSummary Trainer::take_steps(RunWriter* writer, const std::atomic<bool>& sto
   summary.seconds = before + seconds;
   summary.interrupted = steps_taken() < config_.steps;
   summary.val = val ? *val : evaluate();
+  // Before its last step a run ends at the gradient; nothing looks at the last weights but this.
+  if (!std::isfinite(summary.val)) {
+    throw NonFiniteGradient(
+        join("the run diverged: after step ", summary.steps, " its validation loss is ", summary.val));
+  }
   if (config_.model == "cifar-cnn") summary.accuracy = accuracy();
   return summary;
 }
@@ -346,16 +357,7 @@ std::map<std::string, std::string> Trainer::checkpoint_text() const {
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  const RunIdentity own = identity();
-  RunIdentity saved = checkpoint.text;
-  add_later_parts(saved);
-  const bool complete = std::ranges::all_of(own, [&](const auto& part) { return saved.contains(part.first); });
-  if (!complete && saved.contains("config")) {  // an older program named fewer parts
-    TrainConfig config = config_;
-    parse_config_toml(saved.at("config"), "resume: the checkpoint's config", config);
-    saved.merge(config_identity(config));
-  }
-  check_same_run(own, saved);
+  check_same_run(identity(), checkpoint.text);
   const int64_t skipped = count_in(checkpoint, kSkipped), rollbacks = count_in(checkpoint, kRollbacks);
   optimizer_.load_state(checkpoint.optimizer);
   skipped_ = skipped;
@@ -374,7 +376,9 @@ RunIdentity Trainer::identity() const {
                        {"momentum", optimizer_.momentum().name()},
                        {"orthogonalizer", optimizer_.options().orthogonalizer},
                        {"batch", join(config_.batch, " x ", batches_per_step(config_, *dataset_))}};
-  if (config_.preset == "sphere" && routing.find("horizon(") != std::string::npos) {
+  TrainConfig longer = config_;
+  ++longer.steps;
+  if (longer.geometry().routing_report(optimizer_.layers()) != routing) {
     identity[kHorizon] = std::to_string(config_.steps);
   }
   identity.merge(config_identity(config_));  // unless derived above

@@ -124,10 +124,12 @@ class Trainer {
   std::shared_ptr<Recorder> recorder_;
   std::shared_ptr<TimedObserver> recording_;  // the recorder's time
   StepTiming timing_;
-  int64_t skipped_ = 0;         // batches left out
-  int64_t in_a_row_ = 0;        // of those, since the last step
-  int64_t rollbacks_ = 0;       // each halved the radii
-  Checkpoint last_checkpoint_;  // in memory, for rollbacks; on every rank
+  int64_t skipped_ = 0;    // batches left out
+  int64_t in_a_row_ = 0;   // of those, since the last step
+  int64_t rollbacks_ = 0;  // each halved the radii
+  // In memory, for rollbacks; on every rank. The one before serves when the last one's own gradient is not finite.
+  Checkpoint last_checkpoint_;
+  std::optional<Checkpoint> checkpoint_before_;
 };
 
 }  // namespace gluon::lab

@@ -197,6 +197,30 @@ TEST_F(OnNan, ARunKilledAfterARollbackEndsTheSame) {
   }
 }
 
+// The weights of the checkpoint have a NaN gradient: shorter steps from there do not help, those before it do.
+TEST_F(OnNan, RollbackFromADoomedCheckpointGoesToTheOneBefore) {
+  config_.on_nan = "rollback";
+  config_.save_every = 1;
+  config_.nan_limit = 3;
+  config_.smoothness_every = 0;  // looking ahead would meet the batch with the weights before
+  auto model = std::make_shared<PoisonedGpt>(options_, config_.seed);
+  Trainer run(config_, model, data_);
+  const torch::Tensor weight = model->layers().front().parameter;
+  torch::Tensor doomed;
+  model->poisoned = [&](const Batch& batch) {
+    if (!batch.inputs.equal(data_->train_batch(7, config_.batch).inputs)) return false;
+    if (!doomed.defined()) doomed = weight.detach().clone();
+    return weight.equal(doomed);
+  };
+  train(run, "run");
+  EXPECT_EQ(run.steps_taken(), 12);
+  EXPECT_EQ(run.optimizer().radius_multiplier(), 0.5);
+  const std::vector<LogRow> rows = RunDirectory::open(folder_.path() / "run").log();
+  ASSERT_EQ(rows.size(), 12u);
+  EXPECT_EQ(rows[6].radii.at(1).second, rows[5].radii.at(1).second / 2);  // step 7 is taken again
+  EXPECT_EQ(facts("run")["rollbacks"], 1);
+}
+
 TEST_F(OnNan, TooManyRollbacksAreAnError) {
   config_.on_nan = "rollback";
   config_.nan_limit = 2;

@@ -53,8 +53,8 @@ void expect_same_weights(const Trainer& first, const Trainer& second, bool same 
   EXPECT_EQ(all, same);
 }
 
-// The logits of a step are those before it, so they exceed tau by what the step and the batch before added: much while
-// steps are eight times too long, little when they are short.
+// The logits of a step are those before it, so they exceed tau by what the step and another batch add: much while steps
+// are eight times too long, what batches differ by when they are short.
 TEST(QkClipper, KeepsTheLogitsOfADivergingRunAtTau) {
   constexpr double kLarge = 10;
   TrainConfig config = diverging(kLarge);
@@ -69,7 +69,7 @@ TEST(QkClipper, KeepsTheLogitsOfADivergingRunAtTau) {
     without = free.step();
   }
   EXPECT_LT(largest, 2 * kLarge);
-  EXPECT_LT(last, 1.05 * kLarge);
+  EXPECT_LT(last, 1.25 * kLarge);
   EXPECT_GT(without, 2 * kLarge);
 }
 

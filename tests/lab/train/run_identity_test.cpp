@@ -79,26 +79,6 @@ TEST(RunIdentity, ADefaultThatIsWrittenOutIsTheSame) {
   EXPECT_NO_THROW(make_trainer(standard).resume(checkpoint));
 }
 
-TEST(RunIdentity, PartsThatAnOlderProgramDidNotNameComeFromItsConfig) {
-  Checkpoint checkpoint = make_trainer(small_config()).checkpoint();
-  checkpoint.text["config"] = config_toml(small_config());
-  for (const char* part : {"heads", "seq", "label-smoothing", "clip", "full-batch"}) checkpoint.text.erase(part);
-  EXPECT_NO_THROW(make_trainer(small_config()).resume(checkpoint));
-  TrainConfig other = small_config();
-  other.heads = 1;
-  EXPECT_INPUT_ERROR(make_trainer(other).resume(checkpoint), "its heads is '2', this run has '1'");
-}
-
-TEST(RunIdentity, CheckpointsOfOlderProgramsHaveQkNormAndNoClip) {
-  Checkpoint checkpoint = make_trainer(small_config()).checkpoint();
-  checkpoint.text.erase("qk-norm");
-  checkpoint.text.erase("qk-clip");
-  EXPECT_NO_THROW(make_trainer(small_config()).resume(checkpoint));
-  TrainConfig other = small_config();
-  other.qk_norm = false;
-  EXPECT_INPUT_ERROR(make_trainer(other).resume(checkpoint), "its qk-norm is '1', this run has '0'");
-}
-
 TEST(RunIdentity, TheFirstDifferenceIsNamed) {
   const RunIdentity saved{{"geometry", "hidden  spectral  0.1\nembedding  1\n"}, {"seed", "1"}};
   EXPECT_NO_THROW(check_same_run(saved, saved));
