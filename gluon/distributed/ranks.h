@@ -21,10 +21,9 @@ struct Ranks {
   std::string secret;
   std::chrono::milliseconds timeout = std::chrono::minutes(10);  // of joining and of every exchange
 
-  /// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and GLUON_SECRET, and what torchrun adds to
-  /// them. Without RANK and
-  /// WORLD_SIZE, rank and size are those of Open MPI, MPICH or srun; without any of them there is one rank. Throws
-  /// InputError that names the variable.
+  /// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT and GLUON_SECRET, and what torchrun adds to them.
+  /// Without RANK and WORLD_SIZE, rank and size are those of Open MPI, MPICH or srun; without any of them there is one
+  /// rank. Throws InputError that names the variable.
   static Ranks from_environment();
 
   /// Throws InputError that names the field.

@@ -94,8 +94,12 @@ Stack Group::gather(Of what) const {
 }
 
 at::Tensor Group::dual_norm(const at::Tensor& g) const {
-  if (exact) return norm->dual_norm(g);
-  return inner_products(g, device_lmo(*norm, g)).neg_();
+  if (!exact) return inner_products(g, device_lmo(*norm, g)).neg_();
+  const at::Tensor finite = g.isfinite().flatten(1).all(1);
+  if (finite.all().item<bool>()) return norm->dual_norm(g);
+  // A reference gradient that nobody has judged may hold NaN or Inf, which an SVD refuses.
+  const at::Tensor clean = at::where(finite.view({-1, 1, 1}), g, at::zeros({}, g.options()));
+  return norm->dual_norm(clean).masked_fill_(finite.logical_not(), std::nan(""));
 }
 
 Measured measure(Group& group) {

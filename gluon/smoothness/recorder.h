@@ -13,7 +13,7 @@
 // each layer's dual_method how it was:
 //
 //   exact              the SVD; slow on a GPU
-//   an orthogonalizer  <g, polar(g)>; on Hopper GPUs in float16, except with float32:NAME
+//   an orthogonalizer  <g, polar(g)>; on GPUs since Ampere in float16, except with float32:NAME
 //   auto               exact on the CPU, polar_express:8 on a GPU: within 1e-4 where singular values fall like 1/i
 //                      or slower, up to 2e-3 too small where they fall faster (docs/tuning.md)
 //

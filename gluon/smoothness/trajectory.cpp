@@ -157,7 +157,12 @@ Trajectory read_paper_log(const fs::path& path) {
     std::string_view rest = line;
     Sample sample;
     int64_t layer = 0;
-    if (!take_start(rest, sample.step, epochs, layer)) continue;
+    if (!take_start(rest, sample.step, epochs, layer)) {
+      const bool sample_line = line.starts_with("step:") && line.find(" L_estimated:") != std::string::npos;
+      GLUON_CHECK(!sample_line, origin, " line ", number, ": expected step:STEP (LAYER) L_estimated: ..., got '", line,
+                  "'");
+      continue;
+    }
     GLUON_CHECK(take_values(rest, sample), origin, " line ", number,
                 ": expected L_estimated: NUMBER norm_grad: NUMBER, got '", line, "'");
     const auto [entry, fresh] = index.try_emplace(layer, trajectory.layers.size());

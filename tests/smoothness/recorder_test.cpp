@@ -340,31 +340,6 @@ TEST(Recorder, RuleWithItsOwnOrthogonalizerUsesTheExactDual) {
   EXPECT_EQ(recorder.measured().layers[0].dual_method, "exact");
 }
 
-TEST(Recorder, MissingReferenceLeavesTheOptimizerUsable) {
-  const Problem problem = quadratic({{.rows = 4, .cols = 3}});
-  const std::vector<Layer> layers = problem.layers();
-  Optimizer optimizer(layers, one_norm(kNorm, 0.1));
-  const auto recorder = watch(optimizer, layers, one_norm(kNorm, 0.1), {.estimator = Estimator::kSameBatch});
-  problem.write_gradients(layers);
-  EXPECT_INPUT_ERROR(optimizer.step(), "same_batch needs take_reference() before the step");
-  recorder->take_reference();
-  optimizer.step();
-  EXPECT_EQ(optimizer.steps_taken(), 1);
-}
-
-TEST(Recorder, BadInput) {
-  const std::vector<Layer> layers = quadratic({{.rows = 3, .cols = 3}}).layers();
-  EXPECT_INPUT_ERROR(Recorder(layers, presets::adamw()), "layer 'layer0' has no norm");
-  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.every = 0}), "every must be >= 1, got 0");
-  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.start = -1}), "start must be >= 0, got -1");
-  EXPECT_INPUT_ERROR(Recorder(layers, presets::unscion(), {.estimator = Estimator::kUnknown}),
-                     "must be consecutive, full or same_batch");
-  EXPECT_INPUT_ERROR(RecorderOptions{.dual = "lanczos"}.validate(), "lanczos");
-  std::vector<Layer> twice = layers;
-  twice.push_back({"layer0", at::zeros({3, 3}), Role::kHidden});
-  EXPECT_INPUT_ERROR(Recorder(twice, presets::unscion()), "two layers are called 'layer0'");
-}
-
 TEST(GatherSamples, EveryValueArrivesInItsLayer) {
   const auto sample = [](int64_t step) {
     const auto base = static_cast<double>(10 * step);

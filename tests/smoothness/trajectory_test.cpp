@@ -317,9 +317,11 @@ TEST(PaperLog, BadFiles) {
       {"step:1 (0) L_estimated: 1 norm_grad: 2\nstep:2 (0) L_estimated: x norm_grad: 2\n",
        "bad.txt line 2: expected L_estimated: NUMBER norm_grad: NUMBER, got 'step:2 (0)"},
       {"step:1 (0) L_estimated: 1 norm_grad: \n", "bad.txt line 1: expected L_estimated: NUMBER norm_grad: NUMBER"},
-      {"step: (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
-      {"step:0.1.2 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
-      {"step:.5 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt holds no samples"},
+      {"step: (0) L_estimated: 1 norm_grad: 2\n", "bad.txt line 1: expected step:STEP (LAYER) L_estimated: ..., got"},
+      {"step:0.1.2 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt line 1: expected step:STEP (LAYER) L_estimated: ..."},
+      {"step:.5 (0) L_estimated: 1 norm_grad: 2\n", "bad.txt line 1: expected step:STEP (LAYER) L_estimated: ..."},
+      {"step:1 (0) L_estimated: 1 norm_grad: 2\nstep:1.5e3 (0) L_estimated: 1 norm_grad: 2\n",
+       "bad.txt line 2: expected step:STEP (LAYER) L_estimated: ..., got 'step:1.5e3 (0)"},
       {"hello\n", "bad.txt holds no samples"},
       {"step,layer,loss\n", "has no column group, norm"}};
   for (const auto& [text, message] : cases) {

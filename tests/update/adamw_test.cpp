@@ -66,6 +66,20 @@ TEST(AdamW, BiasCorrectionCountsStepsPerLayer) {
   EXPECT_TRUE(layer.parameter.allclose(at::tensor({-0.01, 0.01, -0.01}, at::kDouble), 0, 1e-9)) << layer.parameter;
 }
 
+// Each of both is in range; no step throws when their product is not.
+TEST(AdamW, ARateTimesADecayBeyondFloat32Diverges) {
+  for (const char* decay : {"1e30", "cautious(1e30)"}) {
+    const Layer layer{"w", at::ones({3}, at::kFloat)};
+    AdamW adamw({});
+    adamw.add_layer(layer, 3e38, Decay(decay));
+    for (int step = 0; step < 2; ++step) {
+      at::Tensor(layer.parameter).mutable_grad() = at::ones({3}, at::kFloat);
+      adamw.step({});
+    }
+    EXPECT_FALSE(layer.parameter.isfinite().any().item<bool>()) << decay;
+  }
+}
+
 TEST(AdamW, LimitsOfItsOptions) {
   EXPECT_NO_THROW((AdamWOptions{.beta1 = 0, .beta2 = 0, .clip = 0}.validate()));
   EXPECT_INPUT_ERROR(AdamWOptions{.beta1 = -0.5}.validate(), "beta1 must be in [0, 1), got -0.5");
