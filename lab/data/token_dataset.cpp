@@ -26,6 +26,9 @@ TokenDataset::TokenDataset(TokenStream training, const TokenOptions& options, co
   GLUON_CHECK(options.validation_tokens >= 0, "TokenDataset: validation_tokens must be >= 0, got ",
               options.validation_tokens);
   if (!options.validation.empty()) validation_ = TokenStream::from_files(options.validation, tokenizer);
+  GLUON_CHECK(!validation_ || validation_->kind() == training_.kind(), "'", training_.source(), "' holds ",
+              training_.kind(), " and '", options.validation, "' ", validation_ ? validation_->kind() : "",
+              "; expected one kind for training and validation");
   if (options_.vocabulary == 0) {
     options_.vocabulary = std::max(training_.vocabulary(), validation_ ? validation_->vocabulary() : 0);
   }

@@ -45,6 +45,12 @@ class TokenDataset : public Dataset {
   int64_t train_examples() const override { return train_windows_; }
   int64_t tokens_per_example() const override { return options_.context; }
   int64_t classes() const override { return options_.vocabulary; }
+
+  /// The data with the largest vocabulary, for messages.
+  const std::string& source_of_largest_token() const {
+    const bool validation = validation_ && validation_->vocabulary() > training_.vocabulary();
+    return validation ? validation_->source() : training_.source();
+  }
   std::string describe() const override;
 
   int64_t tokens() const { return training_.size(); }

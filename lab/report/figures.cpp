@@ -174,7 +174,7 @@ std::vector<Figure> report_figures(const ReportData& data) {
 }
 
 std::size_t write_figures(const ReportData& data, const fs::path& folder, FigureWidth width) {
-  make_output_folder("--figures", folder);
+  OutputFolder output("--figures", folder);
   std::size_t written = 0;
   const auto write = [&](const std::string& name, const std::string& svg, const std::string& csv) {
     write_text_atomically(folder / (name + ".svg"), svg);
@@ -186,15 +186,27 @@ std::size_t write_figures(const ReportData& data, const fs::path& folder, Figure
   for (std::size_t i = 0; i < names.size(); ++i) {
     write("sweep-" + names[i], heatmap_svg(data.sweeps[i], width), heatmap_csv(data.sweeps[i]));
   }
+  output.keep();
   return written;
 }
 
-void make_output_folder(const std::string& flag, const fs::path& folder) {
-  GLUON_CHECK(!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), "report: ", flag,
-              " needs a new or empty folder, got ", folder.string());
+OutputFolder::OutputFolder(const std::string& flag, fs::path path) : path_(std::move(path)) {
+  GLUON_CHECK(!fs::exists(path_) || (fs::is_directory(path_) && fs::is_empty(path_)), "report: ", flag,
+              " needs a new or empty folder, got ", path_.string());
   std::error_code error;
-  fs::create_directories(folder, error);
-  GLUON_CHECK(!error, "report: cannot create ", folder.string(), ": ", error.message());
+  fs::create_directories(path_, error);
+  GLUON_CHECK(!error, "report: cannot create ", path_.string(), ": ", error.message());
+}
+
+OutputFolder::~OutputFolder() {
+  if (kept_) return;
+  // Not remove_all(): some LibTorch packages export a broken one of their own.
+  std::error_code ignored;
+  std::vector<fs::path> written;
+  for (fs::recursive_directory_iterator entry(path_, ignored), end; entry != end; entry.increment(ignored)) {
+    written.push_back(entry->path());
+  }
+  for (auto path = written.rbegin(); path != written.rend(); ++path) fs::remove(*path, ignored);
 }
 
 std::string file_name(const std::string& text) {

@@ -33,8 +33,21 @@ std::size_t write_figures(const ReportData& data, const std::filesystem::path& f
 /// runs. Throws InputError when `folder` is a file or not empty, and when there is no run.
 std::size_t write_tensorboard(const ReportData& data, const std::filesystem::path& folder);
 
-/// Creates `folder`. Throws InputError, which names `flag`, when it is a file, is not empty or cannot be created.
-void make_output_folder(const std::string& flag, const std::filesystem::path& folder);
+/// A folder of results that is whole or empty: what has been written into it is removed again unless keep() is called.
+class OutputFolder {
+ public:
+  /// Creates `path`. Throws InputError, which names `flag`, when it is a file, is not empty or cannot be created.
+  OutputFolder(const std::string& flag, std::filesystem::path path);
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  void keep() { kept_ = true; }
+
+ private:
+  std::filesystem::path path_;
+  bool kept_ = false;
+};
 
 /// Replaces every character of `text` that is not a letter, a digit, '.', '-' or '_' by '_'.
 std::string file_name(const std::string& text);

@@ -54,12 +54,13 @@ std::string run_events(const ReportRun& run) {
 
 std::size_t write_tensorboard(const ReportData& data, const fs::path& folder) {
   GLUON_CHECK(!data.runs.empty(), "report: --tensorboard needs a run; a sweep has no curves");
-  make_output_folder("--tensorboard", folder);
+  OutputFolder output("--tensorboard", folder);
   for (const ReportRun& run : data.runs) {
     const fs::path target = folder / file_name(run.name);
     fs::create_directory(target);
     write_text_atomically(target / kEventFile, run_events(run));
   }
+  output.keep();
   return data.runs.size();
 }
 

@@ -56,6 +56,12 @@ Split shuffled(std::string_view text, int64_t validation_bytes, const fs::path& 
   return split;
 }
 
+bool is_prepared(const Corpus& corpus, const Announce& announce) {
+  if (!fs::exists(corpus.train) || !fs::exists(corpus.validation)) return false;
+  announce(join(corpus.train, " has been prepared before, --data is not read for it"));
+  return true;
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -70,10 +76,11 @@ fs::path material(const fs::path& data, const std::string& name) {
   return data / name;
 }
 
-Corpus prepare_bytes(const fs::path& data, const fs::path& folder, const Announce& announce) {
+Corpus prepare_bytes(const fs::path& data, const fs::path& folder, const Announce& announce,
+                     const std::atomic<bool>& /*stop*/) {
   const fs::path train = folder / "train.txt", validation = folder / "validation.txt";
   const Corpus corpus{train.string(), validation.string(), kValidationBytes};
-  if (fs::exists(train) && fs::exists(validation)) return corpus;
+  if (is_prepared(corpus, announce)) return corpus;
   const fs::path source = data / kBytesSource;
   if (!fs::exists(source)) {
     announce(join("there is no ", source.string(), ": language models train on Gluon's own sources"));
@@ -86,17 +93,24 @@ Corpus prepare_bytes(const fs::path& data, const fs::path& folder, const Announc
   return corpus;
 }
 
-Corpus prepare_tokens(const fs::path& data, const fs::path& folder, const Announce& announce) {
+Corpus prepare_tokens(const fs::path& data, const fs::path& folder, const Announce& announce,
+                      const std::atomic<bool>& stop) {
   const fs::path train = folder / "train.bin", validation = folder / "validation.bin";
   const Corpus corpus{train.string(), validation.string(), kValidationTokens};
-  if (fs::exists(train) && fs::exists(validation)) return corpus;
+  if (is_prepared(corpus, announce)) return corpus;
   const fs::path source = material(data, kTokensSource);
   const Tokenizer tokenizer(material(data, "gpt2"));
   announce(join("tokenizing ", source.string()));
   const Split split = shuffled(read_file(source), kBytesPerToken * kValidationTokens, source);
+  const auto tokens = [&](std::string_view text) {
+    return tokenizer.encode(text, at::get_num_threads(), [&](int64_t) {
+      if (stop) throw Stopped();
+    });
+  };
+  const std::vector<uint16_t> training = tokens(split.train), rest = tokens(split.validation);
   make_folder(folder);
-  write_token_shard(train, tokenizer.encode(split.train, at::get_num_threads()));
-  write_token_shard(validation, tokenizer.encode(split.validation, at::get_num_threads()));
+  write_token_shard(train, training);
+  write_token_shard(validation, rest);
   return corpus;
 }
 

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -24,6 +25,9 @@ class MissingMaterial : public InputError {
   using InputError::InputError;
 };
 
+/// Thrown when a signal has stopped a run, or the preparation of data.
+struct Stopped {};
+
 struct Corpus {
   std::string train;       // for --data; empty: the project's own sources
   std::string validation;  // for --val-data
@@ -34,8 +38,11 @@ struct Corpus {
 std::filesystem::path material(const std::filesystem::path& data, const std::string& name);
 
 /// Writes both parts of a corpus into `folder`, unless they are there. Bytes without DATA/text are the project's own
-/// sources; `announce` says so. Tokens throw MissingMaterial without the text or DATA/gpt2.
-Corpus prepare_bytes(const std::filesystem::path& data, const std::filesystem::path& folder, const Announce& announce);
-Corpus prepare_tokens(const std::filesystem::path& data, const std::filesystem::path& folder, const Announce& announce);
+/// sources; `announce` says so. Tokens throw MissingMaterial without the text or DATA/gpt2, and Stopped, with nothing
+/// written, soon after `stop` is set.
+Corpus prepare_bytes(const std::filesystem::path& data, const std::filesystem::path& folder, const Announce& announce,
+                     const std::atomic<bool>& stop);
+Corpus prepare_tokens(const std::filesystem::path& data, const std::filesystem::path& folder, const Announce& announce,
+                      const std::atomic<bool>& stop);
 
 }  // namespace gluon::lab

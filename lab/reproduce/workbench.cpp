@@ -1,9 +1,5 @@
 #include "lab/reproduce/workbench.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,6 +10,7 @@
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/trajectory.h"
 #include "gluon/update/optimizer.h"
+#include "lab/sweep/folder_lock.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/effect.h"
 
@@ -24,22 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kResults = "results.csv";
 constexpr std::array<std::string_view, 6> kColumns = {"name", "steps", "loss", "val", "accuracy", "seconds"};
-
-// Keeps other processes that have the same OUT waiting; file systems without locks protect nothing.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (folder_ >= 0) ::flock(folder_, LOCK_EX);
-  }
-  ~FolderLock() {
-    if (folder_ >= 0) ::close(folder_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int folder_;
-};
 
 // Of a large model they would fill the disk. Not remove_all(): some LibTorch packages export a broken one of their own.
 void discard_checkpoints(const fs::path& folder) {
@@ -85,7 +66,7 @@ std::map<std::string, Workbench::Row> Workbench::results() const {
 
 TrainConfig Workbench::language() {
   const auto prepare = small() ? prepare_bytes : prepare_tokens;
-  if (!corpus_) corpus_ = prepare(options_.data, options_.out / "data", announce_);
+  if (!corpus_) corpus_ = prepare(options_.data, options_.out / "data", announce_, stop_);
   TrainConfig config;
   config.model = pick("nanogpt-tiny", "nanogpt-124m");
   config.data = corpus_->train;
@@ -135,7 +116,7 @@ RunResult Workbench::train(const std::string& name, TrainConfig config) {
 }
 
 void Workbench::add_result(const std::string& name, const Row& added) const {
-  const FolderLock lock(options_.out);
+  const FolderLock lock(options_.out);  // other processes may have the same OUT
   std::map<std::string, Row> rows = results();
   rows[name] = added;
   std::string text = csv_row(std::vector<std::string>(kColumns.begin(), kColumns.end())) + "\n";

@@ -39,9 +39,6 @@ struct RunResult {
   double seconds = 0;
 };
 
-/// Thrown when a signal has stopped a run.
-struct Stopped {};
-
 class Workbench {
  public:
   /// References must outlive it. Throws InputError when OUT/results.csv cannot be read.

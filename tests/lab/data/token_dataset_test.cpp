@@ -211,6 +211,10 @@ TEST(TokenDataset, RejectsShortAndMixedData) {
   folder.write("z.txt", "some text that is long enough");
   write_token_shard(folder.path() / "a.bin", counting(100));
   EXPECT_INPUT_ERROR(TokenDataset::from_files(folder.path().string(), small(2)), "mixes token shards and text: '");
+  TokenOptions other_kind = small(2);
+  other_kind.validation = (folder.path() / "a.bin").string();
+  EXPECT_INPUT_ERROR(TokenDataset::from_files((folder.path() / "z.txt").string(), other_kind),
+                     join("z.txt' holds bytes and '", other_kind.validation, "' tokens; expected one kind"));
   const auto compressed = folder.write("b.bin.xz", packed("any"));
   EXPECT_INPUT_ERROR(TokenDataset::from_files(compressed.string(), small(2)),
                      "b.bin.xz' is compressed; token shards must be unpacked first");

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 
 #include "gluon/core/atomic_file.h"
 #include "lab/data/input_file.h"
 #include "tests/expect_error.h"
 #include "tests/lab/data/packed.h"
+#include "tests/lab/data/shared_data.h"
 #include "tests/temporary_folder.h"
 
 namespace gluon::lab {
@@ -40,11 +42,13 @@ class Materials : public testing::Test {
   }
 
   Corpus prepare() {
-    return prepare_bytes(data_, out_, [this](const std::string& line) { said_.push_back(line); });
+    return prepare_bytes(
+        data_, out_, [this](const std::string& line) { said_.push_back(line); }, stop_);
   }
 
   TemporaryFolder folder_;
   fs::path data_ = folder_.path() / "data", out_ = folder_.path() / "out";
+  std::atomic<bool> stop_ = false;
   std::vector<std::string> said_;
 };
 
@@ -70,7 +74,10 @@ TEST_F(Materials, DocumentsAreShuffled) {
 TEST_F(Materials, WhatIsPreparedStays) {
   const Corpus first = prepare();
   write_text_atomically(first.train, "kept");
+  EXPECT_TRUE(said_.empty());
   EXPECT_EQ(read_file(prepare().train), "kept");
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_EQ(said_[0], first.train + " has been prepared before, --data is not read for it");
 }
 
 TEST_F(Materials, WithoutTextTheSmallModelsTrainOnTheProjectsSources) {
@@ -80,12 +87,26 @@ TEST_F(Materials, WithoutTextTheSmallModelsTrainOnTheProjectsSources) {
   EXPECT_NE(said_[0].find("language models train on Gluon's own sources"), std::string::npos) << said_[0];
 }
 
+TEST_F(Materials, TokenizingStopsOnASignal) {
+  GLUON_SHARED_DATA_OR_SKIP(vocabulary, "gpt2");
+  fs::create_directory_symlink(vocabulary, data_ / "gpt2");
+  std::string text;
+  while (text.size() < 27'000'000) text += document(static_cast<int>(text.size() % 1000));
+  folder_.write("data/text/wikipedia.txt.xz", packed(text));
+  stop_ = true;
+  EXPECT_THROW(prepare_tokens(
+                   data_, out_, [](const std::string&) {}, stop_),
+               Stopped);
+  EXPECT_FALSE(fs::exists(out_));
+}
+
 TEST_F(Materials, BadSources) {
   folder_.write("data/text/openwebtext-sample.txt.xz", packed(std::string(300000, 'x')));
   EXPECT_INPUT_ERROR(prepare(), "must have several documents, got 1");
   folder_.write("data/text/openwebtext-sample.txt.xz", packed("short"));
   EXPECT_INPUT_ERROR(prepare(), "data/text/openwebtext-sample.txt.xz must have more than 262144 bytes, got 5");
-  EXPECT_INPUT_ERROR(prepare_tokens(data_, out_, [](const std::string&) {}),
+  EXPECT_INPUT_ERROR(prepare_tokens(
+                         data_, out_, [](const std::string&) {}, stop_),
                      "text/wikipedia.txt.xz; --data names its folder");
   EXPECT_THROW(material(data_, "cifar10"), MissingMaterial);
   EXPECT_FALSE(fs::exists(out_));
