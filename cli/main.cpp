@@ -3,13 +3,17 @@
 #include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "cli/commands.h"
 #include "cli/text_output.h"
@@ -62,9 +66,18 @@ template <typename Number> std::string whole_number_error(const std::string& tex
 
 std::string number_error(const std::string& text) {
   char* end = nullptr;
-  (void)std::strtod(text.c_str(), &end);
-  const bool whole = end != text.c_str() && *end == '\0';
-  return whole ? "" : gluon::join("expected a number, got '", text, "'");
+  errno = 0;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0') return gluon::join("expected a number, got '", text, "'");
+  // Where a value of 0 has a meaning of its own, one that rounds to it must not have it.
+  const bool rounds_to_zero = errno == ERANGE && std::abs(value) < 1;
+  return rounds_to_zero ? gluon::join("is too near to 0 for a number, got ", text) : "";
+}
+
+std::string switch_error(const std::string& text) {
+  static const std::set<std::string> kSwitches = {"0", "1", "true", "false", "on", "off", "yes", "no"};
+  return kSwitches.contains(text) ? ""
+                                  : gluon::join("expected 0, 1, true, false, on, off, yes or no, got '", text, "'");
 }
 
 // Makes every option of `app` and its subcommands that takes a number reject what is none, such as an empty value,
@@ -75,6 +88,9 @@ void check_numbers(CLI::App& app) {
     if (type.starts_with("INT")) option->check(CLI::Validator(whole_number_error<int64_t>, ""));
     if (type.starts_with("UINT")) option->check(CLI::Validator(whole_number_error<uint64_t>, ""));
     if (type.starts_with("FLOAT")) option->check(CLI::Validator(number_error, ""));
+    if (type.starts_with("BOOLEAN") && option->get_expected_min() > 0) {
+      option->check(CLI::Validator(switch_error, ""));
+    }
   }
   for (CLI::App* command : app.get_subcommands({})) check_numbers(*command);
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/printable.h"
@@ -88,19 +89,26 @@ void add_report(CLI::App& app) {
           "runs", options->paths,
           "Run directories, sweeps, folders that hold runs and sweeps, smoothness.csv files or logs of the paper's "
           "authors")
-      ->required();
-  CLI::Option* out = command->add_option("--out", options->out, "The page to write")->capture_default_str();
+      ->required()
+      ->check(given_path());
+  CLI::Option* out =
+      command->add_option("--out", options->out, "The page to write")->capture_default_str()->check(given_path());
   command->add_flag("--text", options->text, "Print tables with sparklines instead")->excludes(out);
-  command->add_option("--json", options->json, "Write the page's data to this file; writes the page only with --out");
-  command->add_option("--figures", options->figures,
-                      "Write each chart as SVG and CSV into this new folder; writes the page only with --out");
+  command->add_option("--json", options->json, "Write the page's data to this file; writes the page only with --out")
+      ->check(given_path());
+  command
+      ->add_option("--figures", options->figures,
+                   "Write each chart as SVG and CSV into this new folder; writes the page only with --out")
+      ->check(given_path());
   command
       ->add_option("--figure-width", options->figure_width,
                    "Of the figures: column (3.3 in, one of two columns) or page (6.9 in)")
       ->capture_default_str()
       ->needs("--figures");
-  command->add_option("--tensorboard", options->tensorboard,
-                      "Write scalars for TensorBoard into this new folder; writes the page only with --out");
+  command
+      ->add_option("--tensorboard", options->tensorboard,
+                   "Write scalars for TensorBoard into this new folder; writes the page only with --out")
+      ->check(given_path());
   add_fit_options(*command, options->fit);
   command->callback([options, out] { report(*options, out->count() > 0); });
 }

@@ -26,7 +26,8 @@ void request(int signal, siginfo_t* info, void* /*context*/) {
   // What the terminal sends also reaches the process that started the ranks, which passes it on.
   if (launched && info->si_code == SI_KERNEL) return;
   const int64_t now = milliseconds();
-  if (int none = 0; received.compare_exchange_strong(none, signal)) since = now;
+  // One exchange: a copy that another thread handles meanwhile must find the time.
+  if (int64_t none = 0; since.compare_exchange_strong(none, now)) received = signal;
   stop = true;
   if (signal == SIGPIPE || now - since < once) return;
   std::signal(signal, SIG_DFL);

@@ -127,6 +127,8 @@ void constants_from_run(const TheoryFlags& flags, Answer& answer) {
   for (const UnfittedLayer& layer : fits.unfitted) {
     answer.notes.push_back("layer '" + layer.layer + "' is left out: " + layer.reason);
   }
+  GLUON_CHECK(!answer.constants.layers.empty(), "theory: ", flags.run,
+              " has no layer with L0 and L1: ", answer.notes.empty() ? "it holds no samples" : answer.notes.front());
   answer.notes.push_back(join("L0 and L1 are fitted (lambda 5) to samples taken by the estimator '",
                               estimator_name(fits.estimator), "'; they are no bounds outside of this run"));
   if (flags.initial_gap) {

@@ -11,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/stop_on_signal.h"
+#include "cli/train_options.h"
 #include "gluon/core/check.h"
 #include "gluon/core/printable.h"
 #include "lab/report/watch_server.h"
@@ -59,11 +60,14 @@ void add_watch(CLI::App& app) {
   command
       ->add_option("runs", options->paths,
                    "Folders of runs, which may still be empty, or any other path that `gluon report` accepts")
-      ->required();
+      ->required()
+      ->check(given_path());
   command->add_option("--port", options->server.port, "Port; 0 takes a free one")->capture_default_str();
   command->add_option("--host", options->server.host, "Address to listen on; beyond loopback only with --token")
       ->capture_default_str();
-  command->add_option("--token", options->server.token, "Secret that requests must carry (?token=... or Bearer)");
+  command->add_option("--token", options->server.token, "Secret that requests must carry (?token=... or Bearer)")
+      ->check(CLI::Validator(
+          [](const std::string& token) { return token.empty() ? "expected a secret, got an empty one" : ""; }, ""));
   add_fit_options(*command, options->fit);
   command->callback([options] { watch(*options); });
 }

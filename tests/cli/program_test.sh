@@ -19,6 +19,11 @@ expect 2 "--threads" bench step --threads 0
 expect 0 "ratio reference/ours" bench step --model cnn --layers 2 --repeats 1
 expect 2 "no-such" bench step --model cnn --layers 1 --repeats 1 --momenta no-such
 expect 0 '"recorded": 0.' bench step --model cnn --layers 1 --repeats 1 --json
+expect 0 "ours with normuon(0.95) decay cautious(0.01)" bench step --model cnn --layers 1 --repeats 1 \
+  --normalize 'normuon(0.95)' --decay 'cautious(0.01)'
+expect 0 '"name": "ours with sphere auto"' bench step --model cnn --layers 1 --repeats 1 --sphere auto --json
+expect 2 "exclude each other, got weight decay 0.1 and sphere auto" bench step --model cnn --decay 0.1 --sphere auto
+expect 2 "sphere: expected a number or auto, got 'big'" bench step --model cnn --sphere big
 expect 0 '"ratio":' bench step --model cnn --layers 1 --repeats 1 --json
 
 shape=(--layers 1 --width 32 --heads 2 --seq 32 --batch 4)
@@ -56,6 +61,9 @@ expect 0 "sphere," bench train "${shape[@]}" --repeats 1 --radius auto
 check "the whole run decays" grep -q "0.0646142" "$work/sphere/log.csv" # a quarter in the last step
 expect 2 "--steps must stay 4, from which the radii of the run follow, got 6" \
   train --resume --out "$work/sphere" --steps 6
+expect 0 "finished after 4 steps" train "${small[@]}" --preset sphere --radius 'hidden=horizon(0.45,0.4,100)' \
+  --schedule constant --out "$work/horizon"
+expect 0 "finished after 6 steps" train --resume --out "$work/horizon" --steps 6
 expect 0 "factor=0.5" sweep "${small[@]}" --preset sphere --radius factor=0.5,1 --out "$work/factors"
 expect 0 "validation loss" eval "$work/run"
 expect 0 "int main" sample "$work/run" --prompt "int main" --count 5
@@ -120,7 +128,7 @@ expect 0 "the ratios between the groups, not their sizes" tune "$work/adam"
 expect 2 "holds no smoothness.csv" tune "$work/run"
 expect 0 "validation loss after 4 steps" sweep "${small[@]}" --radius hidden=0.01,0.02 embedding=0.5,1 --out "$work/sweep"
 expect 0 "[1/1] hidden=0.01" sweep --config "$work/tuned.toml" --radius hidden=0.01 --out "$work/sweep3"
-expect 2 "must not be the config of a run" tune "$work/recorded" --out "$work/recorded/config.toml"
+expect 2 "must not be the config.toml of a run" tune "$work/recorded" --out "$work/recorded/config.toml"
 cp "$work/recorded/config.toml" "$work/before.toml"
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-mode consecutive
 expect 2 "smoothness" train --resume --out "$work/recorded" --steps 9 --smoothness-geometry normalized_descent
@@ -237,14 +245,35 @@ else
   [[ "$page" == *"built without the page's charting library"* ]] || { echo "FAILED: report: $page"; failed=$((failed + 1)); }
 fi
 
-# Tokens beyond the vocabulary: a shard of 300 tokens 60000 (bytes 0x60 0xea) after its header.
-{
+# Tokens beyond the vocabulary: shards of 300 tokens after the header, 60000 (bytes 0x60 0xea) and 1.
+shard_of() { # shard_of TOKEN
   printf '\x88\xd8\x34\x01\x01\x00\x00\x00\x2c\x01\x00\x00'
   head -c 1012 /dev/zero
-  for _ in $(seq 300); do printf '\x60\xea'; done
-} >"$work/whole.bin"
+  for _ in $(seq 300); do printf '%b' "$1"; done
+}
+shard_of '\x60\xea' >"$work/whole.bin"
+shard_of '\x01\x00' >"$work/ones.bin"
+expect 2 "whole.bin' needs a vocabulary of 60001, the model has 50" \
+  train --data "$work/ones.bin" --val-data "$work/whole.bin" --vocabulary 50 --seq 32
 expect 2 "needs a vocabulary of 60001, the model has 50304" train --model nanogpt-124m --data "$work/whole.bin" --seq 32
-expect 2 "needs a vocabulary of 60001, the model has 256" eval "$work/run" --data "$work/whole.bin"
+expect 2 "tokens; expected one kind for training and validation" eval "$work/run" --data "$work/whole.bin"
+
+# Values that mean nothing: empty ones, as "$UNSET" gives them, numbers beyond float64, weights that have diverged.
+tiny=(--layers 1 --width 8 --heads 1 --seq 8 --batch 2 --steps 1)
+expect 2 "expected 0, 1, true, false, on, off, yes or no, got ''" train "${tiny[@]}" --qk-norm ''
+expect 2 "expected 0, 1, true, false, on, off, yes or no, got '-1'" train "${tiny[@]}" --qk-norm=-1
+expect 2 "is too near to 0 for a number, got 1e-400" train "${tiny[@]}" --preset adamw --lr 1e-400
+expect 2 "eps must be in [0, 1e+30], got 1e+300" train "${tiny[@]}" --normalize 'normuon(0.95,1e300)'
+expect 2 "the run diverged: after step 1 its validation loss is" train "${tiny[@]}" --preset muon --decay 1e30 \
+  --radius hidden=1e30 --out "$work/diverged"
+expect 2 "its weights have diverged" eval "$work/diverged"
+for flag in --json --figures --tensorboard --out; do
+  expect 2 "$flag: expected a path, got an empty one" report "$work/run" "$flag" ''
+done
+expect 2 "runs: expected a path, got an empty one" watch ''
+expect 2 "--token: expected a secret, got an empty one" watch "$work/run" --token ''
+expect 0 "finished after 4 steps" train "${small[@]}" --smoothness-every 4 --out "$work/one-sample"
+expect 2 "has no layer with L0 and L1: " theory --theorem 1 --run "$work/one-sample" --delta0 1 --eps 0.1
 
 # A full disk while saving, here a limit on the size of files: the old checkpoint survives, and the run goes on.
 expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/full"
@@ -254,6 +283,14 @@ program=limited expect 2 "cannot write" train --resume --out "$work/full" --step
 check "full disk: another checkpoint" [ "$(cat "$work/full/checkpoint/latest")" = "$before" ]
 expect 0 "validation loss" eval "$work/full"
 expect 0 "finished after 8 steps" train --resume --out "$work/full" --steps 8
+
+for flag in --figures --tensorboard; do
+  limited() { (ulimit -f 1; "$gluon" "$@"); }
+  program=limited expect 2 "cannot write" report "$work/recorded" "$flag" "$work/cut"
+  check "full disk: nothing is left of $flag" [ -z "$(ls "$work/cut")" ]
+  expect 0 "wrote" report "$work/recorded" "$flag" "$work/cut"
+  rm -r "$work/cut"
+done
 
 # A run that was stopped before its first checkpoint starts over; one that has lost its checkpoints does not.
 expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/young"
@@ -279,8 +316,8 @@ signal_with_copies() { # signal_with_copies SIGNAL PROCESS: some microseconds ap
 # A step that takes hours: the first signal waits for its end, the second does not.
 "$program" train "${shape[@]}" --accumulate 1000000 --out "$work/long" >"$work/said" 2>&1 &
 long=$!
-catches_sigterm() { (($(sed -n 's/^SigCgt:\t/0x/p' "/proc/$1/status") & 1 << 14)); }
-for _ in $(seq 600); do catches_sigterm $long && break; sleep 0.1; done
+catches_sigpipe() { (($(sed -n 's/^SigCgt:\t/0x/p' "/proc/$1/status") & 1 << 12)); } # the last one it begins to catch
+for _ in $(seq 600); do catches_sigpipe $long && break; sleep 0.1; done
 signal_with_copies HUP $long
 sleep 1
 check "one signal, and its copies, ended a step" kill -0 $long
