@@ -44,7 +44,10 @@ parser.add_argument("text", nargs="?", type=pathlib.Path)
 parser.add_argument("--steps", type=int, default=300)
 parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 args = parser.parse_args()
-sources = [args.text] if args.text else sorted(pathlib.Path(__file__).parents[2].glob("gluon/**/*.[ch]*"))
+project = pathlib.Path(__file__).parent / "../.."
+sources = [args.text] if args.text else sorted(project.glob("gluon/**/*.[ch]*"))
+if not sources:
+    parser.error("name a TEXT: the project's sources are not beside this program")
 data = torch.tensor(list(b"".join(path.read_bytes() for path in sources)), dtype=torch.uint8)
 
 torch.manual_seed(0)

@@ -159,6 +159,7 @@ class Checkpoints:
         state = dict(state)
         tensors, step = state.pop("_saved"), state.pop("_saved_step")
         self._built, self._observers, self._collective, self._module = False, [], None, None
+        self._clipping = None  # the first steps are over
         super().__setstate__(state)
         self.defaults.pop("differentiable", None)  # torch adds it, and new groups would get it
         core = self._make_core(self._joined)

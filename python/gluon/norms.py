@@ -58,8 +58,8 @@ def orthogonalize(
 ) -> torch.Tensor:
     """The polar factor U V^T of each matrix of x = U S V^T.
 
-    `method`: "svd", "newton_schulz[:STEPS]" or "polar_express[:STEPS]"; "bfloat16:NAME" and "float32:NAME" select the
-    precision.
+    `method`: "polar_squares[:N]" (N squares, 9 by default), "polar_express[:STEPS]", "newton_schulz[:STEPS]" or "svd";
+    "bfloat16:NAME" and "float32:NAME" select the precision.
 
     >>> import torch, gluon
     >>> gluon.orthogonalize(torch.tensor([[3.0, 0.0], [0.0, -4.0]]), "svd").round(decimals=4)

@@ -14,6 +14,7 @@ import torch
 from . import _core
 from .arguments import hint_at_lr, unknown_argument
 from .checkpoints import Checkpoints
+from .clipping import ClippingWatch
 from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .live_state import LiveState
@@ -47,10 +48,10 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             ``"cautious(0.01,linear(5000,5000))"``), ``ball``, ``sphere`` and ``split``. Changes take effect at the next
             step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
-        preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default), ``"muon"``,
-            ``"muon(none)"``, ``"muon(match_adam)"``, ``"normuon"`` (with the same scales), ``"muonclip"`` (with
-            ``gluon.qk_clip`` after each step), ``"sign_descent"``,
-            ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
+        preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default),
+            ``"muon"`` and ``"normuon"`` (also ``"muon(SCALE)"`` and ``"normuon(SCALE)"`` with ``none``, ``aspect``,
+            which is the default, or ``match_adam``), ``"muonclip"`` (with ``gluon.qk_clip`` after each step),
+            ``"sign_descent"``, ``"normalized_descent"``, ``"sgd"``, ``"deterministic_gluon"`` or ``"adamw"``.
         radius: radii of the preset by key, ``{"hidden": 0.018, "embedding": 1.08}``; a number for presets with a single
             radius; ``"auto"`` for preset ``"sphere"``, whose default it is: relative steps from the length of the run,
             ``steps``. Other optimizers call a radius learning rate. That of ``"sgd"`` is one: lr / (1 - 0.9) for the
@@ -148,6 +149,16 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         if self._lr_is_a_factor and radius is None and geometry is None:
             hint_at_lr(self.param_groups, self._base)
         check_patterns(self._roles, self._names())
+        # Ranks and shards hold parts of a gradient, which clipping leaves with other lengths.
+        alone = self._collective is None and self._dtensor() is None
+        self._clipping = ClippingWatch() if alone and self._ignores_lengths() else None
+
+    def _ignores_lengths(self) -> bool:
+        """Whether an LMO moves any layers by radii that do not read the dual norm."""
+        return any(
+            rule["norm"] != "adamw" and not str(rule["radius"]).startswith(("smooth", "relative_noise", "steepest"))
+            for rule in self._base.rules
+        )
 
     # What a subclass may change: further defaults of groups; whether lr is a factor on radii that have values of their
     # own; and whether torch's schedulers, which look for "momentum" among the defaults, may write theirs there.
@@ -299,6 +310,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         named = [(name, parameter) for name, parameter, *_ in self._parameters()]
         refuse_other_parameters(named, None if self._module is None else self._module(), self._collective is None)
         self._hand_on_settings(self._core)
+        if self._clipping is not None:
+            self._clipping.look(parameter.grad for _, parameter in named)
         self._core.step()
         return loss
 

@@ -4,6 +4,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,6 +46,13 @@ def test_train_gpt(tmp_path):
 
 def test_train_gpt_without_a_text_reads_the_sources():
     assert losses(output_of("train_gpt.py", "--steps", 1, "--device", "cpu"))[0] > 4
+
+
+def test_train_gpt_away_from_the_sources_needs_a_text(tmp_path):
+    copy = tmp_path / "train_gpt.py"
+    shutil.copy(ROOT / "examples" / "python" / "train_gpt.py", copy)
+    done = run(copy, "--steps", 1)
+    assert done.returncode == 2 and "name a TEXT" in done.stderr
 
 
 def fake_cifar(folder, images):

@@ -76,7 +76,7 @@ def test_the_guides_lines_run(monkeypatch):
     board.SummaryWriter, wandb.init = Summary, lambda project: run
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
-    tensorboards, wandbs = (code for code in blocks if "recorder" in code)
+    tensorboards, wandbs = (code for code in blocks if "recorder.log" in code)
     for code in (tensorboards, wandbs):
         model, optimizer = trained(0)
         names = {"gluon": gluon, "optimizer": optimizer, "torch": torch, "wandb": wandb, "loader": range(52)}

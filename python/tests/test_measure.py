@@ -97,6 +97,15 @@ def test_same_batch_needs_its_reference(model):
     assert {row["estimator"] for row in recorder.rows()} == {"same_batch"}
 
 
+def test_the_guides_lines_measure_one_batch(model):
+    guide = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    code = guide.split("## Smoothness of one batch")[1].split("```python\n")[1].split("```")[0]
+    names = {"gluon": gluon, "optimizer": gluon.Gluon(model.named_parameters()), "model": model, "batches": range(4)}
+    names["loss"] = lambda model, batch: model.loss(batch)
+    exec(code, names)
+    assert {row["step"] for row in names["recorder"].rows()} == {1}
+
+
 @pytest.mark.parametrize(
     "make, kind, text",
     [
