@@ -27,7 +27,7 @@ format() {
 }
 
 # The order of the library's folders.
-layers() { [ ! -e scripts/check_layers.py ] || python3 scripts/check_layers.py; }
+layers() { python3 scripts/check_layers.py; }
 
 # cppcheck reads every source without the headers of others; .cppcheck says what it leaves out, and why.
 cpp() {

@@ -10,7 +10,7 @@ import {nearest, Readout, readings} from './readout.ts';
 import {markedRun, onMark} from './selection.ts';
 import {onThemeChange} from './theme.ts';
 
-export interface ChartOptions {
+interface ChartOptions {
   id: string; // for tests: data-chart, and the key in globalThis.gluonCharts
   name: string; // what a screen reader says first
   xLabel: string;

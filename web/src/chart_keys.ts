@@ -1,7 +1,7 @@
 // The keys of a chart: arrows move the pointer, + and - zoom around it, 0 and Escape show everything again.
 import type uPlot from 'uplot';
 
-export interface Zoom {
+interface Zoom {
   mark(): void; // the reader has zoomed
   reset(): void;
 }

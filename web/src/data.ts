@@ -56,7 +56,7 @@ export interface GroupHistory {
   predicted: StepCurve;
 }
 
-export interface Facts {
+interface Facts {
   version?: string;
   machine?: string;
   threads?: number;

@@ -7,7 +7,7 @@ import {lineSample} from './legend.ts';
 
 const kMostRows = 8;
 
-export interface Reading {
+interface Reading {
   series: Series;
   index: number; // in the chart's series
   x: number;

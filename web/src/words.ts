@@ -14,7 +14,7 @@ const kWords = {
   'alignment': 'how well a step points against the gradient: 1 is steepest descent',
 } as const;
 
-export type Word = keyof typeof kWords;
+type Word = keyof typeof kWords;
 
 /** The words with their meanings, visible. */
 export function wordList(...words: Word[]): HTMLElement {
