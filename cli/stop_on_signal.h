@@ -1,5 +1,5 @@
-// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE end a run after the current step. Steps can be long: a second SIGINT,
-// SIGTERM or SIGHUP ends the program at once.
+// SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGPIPE end a run after the current step. Steps can be long: a second Ctrl-C ends
+// the program at once, and so does a signal that is no copy of the first (lab/ranks/stop_requests.h).
 
 #pragma once
 

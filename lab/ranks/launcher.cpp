@@ -21,6 +21,7 @@
 #include "gluon/core/check.h"
 #include "gluon/core/hmac.h"
 #include "lab/ranks/free_port.h"
+#include "lab/ranks/stop_requests.h"
 
 extern char** environ;
 
@@ -62,7 +63,15 @@ pid_t start_rank(int rank, int count, const std::string& port, const std::string
   return child;
 }
 
-std::atomic<int> received{0};
+StopRequests requests;
+std::atomic<int> received{0};  // to be passed on
+std::atomic<int> again{0};     // the second request
+
+void receive(int signal, siginfo_t* info, void* /*context*/) {
+  const StopRequests::Kind kind = requests.take(signal, *info);
+  if (kind == StopRequests::Kind::kFirst) received = signal;
+  if (kind == StopRequests::Kind::kAgain) again = signal;
+}
 
 // The processes of one run; 0 for a rank that has ended.
 class Children {
@@ -139,10 +148,7 @@ class Children {
 
 int launch_ranks(int count, std::chrono::milliseconds grace) {
   std::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the ranks end
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const auto before = std::signal(signal, [](int number) { received = number; });
-    if (signal == SIGHUP && before == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup
-  }
+  handle_signals({SIGINT, SIGTERM, SIGHUP}, receive);
   const std::string port = std::to_string(free_port()), secret = to_hex(random_bytes(32));
   std::vector<pid_t> processes;
   for (int rank = 0; rank < count; ++rank) processes.push_back(start_rank(rank, count, port, secret));
@@ -150,13 +156,14 @@ int launch_ranks(int count, std::chrono::milliseconds grace) {
   Clock::time_point all_well = Clock::now();
   while (children.any()) {
     if (const int signal = received.exchange(0); signal != 0) children.send(signal);
+    if (again != 0) children.kill_all();
     children.collect();
     if (!children.failed()) all_well = Clock::now();
     // A rank that is stopped or blocked elsewhere does not notice that the others have ended.
     if (Clock::now() - all_well > grace) children.kill_all();
     std::this_thread::sleep_for(kPoll);
   }
-  return children.code();
+  return again != 0 ? 128 + again : children.code();
 }
 
 bool was_launched() { return std::getenv(kLauncher) != nullptr; }

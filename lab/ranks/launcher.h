@@ -10,8 +10,9 @@ namespace gluon::lab {
 constexpr int kRankLostCode = 3;
 
 /// Starts `count` processes with the arguments of this one, which meet over loopback, and waits for all of them.
-/// Forwards SIGINT, SIGTERM and SIGHUP to them. Kills those that still run `grace` after the first failure. Returns the
-/// exit code of the first that failed for a reason of its own; if all were stopped by a signal, 128 and its number. Throws InputError when a process cannot be started.
+/// Forwards the first SIGINT, SIGTERM or SIGHUP to them and kills them on a second (stop_requests.h). Kills those that
+/// still run `grace` after the first failure. Returns the exit code of the first that failed for a reason of its own;
+/// if all were stopped by a signal, 128 and its number. Throws InputError when a process cannot be started.
 int launch_ranks(int count, std::chrono::milliseconds grace);
 
 /// True in a process that launch_ranks() started: all ranks then write to the same terminal.

@@ -4,6 +4,7 @@
 set -u
 # shellcheck disable=SC2034 # the tests call it
 program=$(realpath "$1")
+tests=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 passed=0
 failed=0
@@ -45,6 +46,12 @@ expect() {
     failed=$((failed + 1))
     printf 'FAILED: gluon %s\n  expected exit %s and "%s"\n  got exit %s and:\n%s\n' "$*" "$code" "$text" "$status" "$output"
   fi
+}
+
+# presses_ctrl_c PROCESSES COMMAND...: whether Ctrl-C twice at its terminal, and not once, ends the command.
+presses_ctrl_c() {
+  python3 "$tests/press_ctrl_c.py" "$@"
+  [ $? -eq 130 ]
 }
 
 # The last command of a test.

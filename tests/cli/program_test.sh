@@ -319,13 +319,16 @@ long=$!
 catches_sigpipe() { (($(sed -n 's/^SigCgt:\t/0x/p' "/proc/$1/status") & 1 << 12)); } # the last one it begins to catch
 for _ in $(seq 600); do catches_sigpipe $long && break; sleep 0.1; done
 signal_with_copies HUP $long
-sleep 1
+sleep 3
 check "one signal, and its copies, ended a step" kill -0 $long
 kill -TERM $long
 for _ in $(seq 300); do kill -0 $long 2>/dev/null || break; sleep 0.1; done
 kill -KILL $long 2>/dev/null
 wait $long
 check "two signals did not end a step" [ $? -eq 143 ]
+
+# Ctrl-C twice, at a terminal, needs no pause between them.
+check "Ctrl-C twice" presses_ctrl_c 1 "$program" train "${shape[@]}" --accumulate 1000000 --out "$work/pressed"
 
 # A run that is stopped saves and says so in its exit code.
 logged() { { wc -l <"$work/stopped/log.csv"; } 2>/dev/null || echo 0; }

@@ -123,6 +123,8 @@ resumed=$!
 
 lose KILL 0 first
 lose STOP 1 stopped --rank-timeout 10
+check "Ctrl-C twice ends the launcher and its ranks" presses_ctrl_c 3 \
+  "$program" train "${flags[@]}" --ranks 2 --accumulate 1000000 --out pressed
 rejected accumulate 2 "ranks differ in their accumulate" 2 "--accumulate 1" "--accumulate 2"
 rejected clip 2 "ranks differ in their clip" 2 "--preset adamw --clip 1" "--preset adamw --clip 0"
 rejected absent 3 "rank 0: ranks 1 and 2 did not join at 127.0.0.1:$((port + 1)) within 2 s" 3 "--rank-timeout 2"
