@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
+#include <utility>
 
 #include "gluon/core/check.h"
 
@@ -61,7 +62,10 @@ void GradientReducer::add_hooks() {
   using torch::autograd::variable_list;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (!slots_[i].layer.parameter.requires_grad()) continue;
-    slots_[i].accumulator = torch::autograd::impl::grad_accumulator(slots_[i].layer.parameter);
+    // A shared_ptr in LibTorch 1.13, an intrusive_ptr in 2.14: the deleter holds either.
+    auto node = torch::autograd::impl::grad_accumulator(slots_[i].layer.parameter);
+    auto* const accumulator = node.get();
+    slots_[i].accumulator = {accumulator, [node = std::move(node)](torch::autograd::Node*) {}};
     const auto hook = [this, i](const variable_list& outputs, const variable_list&) {
       on_gradient(i);
       return outputs;
