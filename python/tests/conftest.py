@@ -36,7 +36,7 @@ class Net(torch.nn.Module):
 
     def loss(self, step: int = 0, forward: Any = None) -> torch.Tensor:
         tokens = torch.randint(0, 11, (8, 5), generator=torch.Generator().manual_seed(step)).to(self.up.weight.device)
-        logits = (forward or self)(tokens[:, :-1])
+        logits = (self if forward is None else forward)(tokens[:, :-1])
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 

@@ -111,7 +111,10 @@ def outcome_of(model, optimizer):
 
 
 def whole_of(tensor):
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    if not hasattr(tensor, "full_tensor"):
+        return tensor
+    wide = tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # not every Gloo gathers bfloat16
+    return wide.full_tensor().to(tensor.dtype)
 
 
 def placed_as(parameter, tensor):
