@@ -2,17 +2,19 @@
 
   press_ctrl_c.py PROCESSES COMMAND...
 
-Waits until PROCESSES of the command's processes catch SIGINT. Exits with the command's status, 128 and its number after
-a signal, or with 1 and a sentence when the first press ended the command or the second did not.
+Waits until PROCESSES of the command's processes catch SIGTERM, as no Python does before it becomes the command. Exits
+with the command's status, 128 and its number after a signal, or with 1 and a sentence when the first press ended the
+command or the second did not.
 """
 
 import os
 import pathlib
 import pty
+import signal
 import sys
 import time
 
-SIGINT_BIT = 1 << 1
+SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 PATIENCE = 120  # seconds, on a busy machine
 
 
@@ -21,12 +23,12 @@ def processes(root):
     return [root] + [one for child in children for one in processes(int(child))]
 
 
-def catch_sigint(root):
+def catch_sigterm(root):
     caught = 0
     for process in processes(root):
         status = pathlib.Path(f"/proc/{process}/status").read_text()
         mask = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
-        caught += bool(int(mask.split()[1], 16) & SIGINT_BIT)
+        caught += bool(int(mask.split()[1], 16) & SIGTERM_BIT)
     return caught
 
 
@@ -48,9 +50,9 @@ def main():
     if child == 0:
         os.execvp(command[0], command)
     deadline = time.monotonic() + PATIENCE
-    while catch_sigint(child) < count:
+    while catch_sigterm(child) < count:
         if ended(child, terminal) is not None or time.monotonic() > deadline:
-            sys.exit("the command does not catch SIGINT")
+            sys.exit("the command does not catch SIGTERM")
         time.sleep(0.1)
     os.write(terminal, b"\x03")
     time.sleep(0.5)
@@ -60,7 +62,7 @@ def main():
     deadline = time.monotonic() + PATIENCE
     while (status := ended(child, terminal)) is None:
         if time.monotonic() > deadline:
-            os.kill(child, 9)
+            os.kill(child, signal.SIGKILL)
             sys.exit("the second Ctrl-C did not end a step")
         time.sleep(0.1)
     code = os.waitstatus_to_exitcode(status)
