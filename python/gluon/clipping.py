@@ -6,6 +6,8 @@ from typing import Iterable, Optional
 
 import torch
 
+from .shards import is_dtensor
+
 STEPS = 8  # of an optimizer that are looked at; runs are clipped from their beginning
 REPEATS = 3  # steps with the same length before it is clipping
 
@@ -24,7 +26,10 @@ class ClippingWatch:
         if self._left == 0:
             return
         self._left -= 1
-        lengths = [gradient.detach().float().norm() for gradient in gradients if gradient is not None]
+        found = [gradient for gradient in gradients if gradient is not None]
+        if any(is_dtensor(gradient) for gradient in found):
+            return  # a rank has a part of it, and its length would cost a message
+        lengths = [gradient.detach().float().norm() for gradient in found]
         length = torch.stack([one.to(lengths[0].device) for one in lengths]).norm().item() if lengths else 0.0
         limit = _round_number(length)
         self._same = self._same + 1 if limit is not None and limit == self._limit else int(limit is not None)

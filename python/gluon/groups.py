@@ -75,10 +75,11 @@ class Snapshot:
                         f"parameters: '{name}' of group {index} has the shape {list(old.shape)}, which its momentum "
                         f"has too, and was replaced by {got}"
                     )
-                if layout_of(old) != layout_of(new):
+                # A whole momentum is divided as the new parameter is; one in shards would have to be gathered.
+                if layout_of(old) not in (None, layout_of(new)):
                     raise ValueError(
                         f"parameters: '{name}' of group {index} was replaced by one that is placed otherwise on its "
-                        "ranks; make the optimizer after fully_shard()"
+                        "ranks; make a new optimizer for them"
                     )
                 found = True
         return found

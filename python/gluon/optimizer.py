@@ -149,9 +149,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         if self._lr_is_a_factor and radius is None and geometry is None:
             hint_at_lr(self.param_groups, self._base)
         check_patterns(self._roles, self._names())
-        # Ranks and shards hold parts of a gradient, which clipping leaves with other lengths.
-        alone = self._collective is None and self._dtensor() is None
-        self._clipping = ClippingWatch() if alone and self._ignores_lengths() else None
+        # A rank's own gradients have other lengths than their mean, which clipping may have shortened.
+        self._clipping = ClippingWatch() if self._collective is None and self._ignores_lengths() else None
 
     def _ignores_lengths(self) -> bool:
         """Whether an LMO moves any layers by radii that do not read the dual norm."""

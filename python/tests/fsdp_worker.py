@@ -278,9 +278,22 @@ def swapped(shard):
         for name, parameter in model.named_parameters():
             parameter.grad = placed_as(parameter, gradient_of(name, parameter, 0))
         messages[case] = message(optimizer.step)
-    optimizer.param_groups[0]["params"] = list(model.parameters())
+    optimizer = gluon.Gluon(model)
+    optimizer.param_groups[0]["params"] = list(Net().parameters())
     messages["replaced"] = message(optimizer.step)
     return messages
+
+
+def replaced_by_shards(shard):
+    """As Accelerate's prepare() does: the optimizer is older than the shards and gets them in its groups."""
+    dtype, make = CASES["Muon"]
+    model = Mixed(dtype)
+    optimizer = make(model)
+    take_steps(model, optimizer, SAVED)
+    shard(model)
+    optimizer.param_groups[0]["params"] = list(model.parameters())
+    take_steps(model, optimizer, STEPS - SAVED, SAVED)
+    return outcome_of(model, optimizer)
 
 
 def run(rank, ranks, folder):
@@ -300,6 +313,7 @@ def run(rank, ranks, folder):
         "one_rank": states_of_one_rank(shard, folder),
         "from_whole": from_whole_state(shard, folder, rank),
         "changes": changes(shard),
+        "replaced": replaced_by_shards(shard),
         "messages": messages_sent(shard),
         "windows": in_small_windows(shard),
         "errors": errors(mesh, shard, rank),

@@ -131,6 +131,11 @@ def test_edited_parameters_and_changed_groups(results):
         assert_same_bits(rank["changes"], expected)
 
 
+def test_parameters_that_are_replaced_by_shards_keep_their_momentum(results):
+    for rank in results:
+        assert_same_bits(rank["replaced"], outcome_of(*run_case("Muon")))
+
+
 def test_momentum_is_divided_and_placed_as_its_parameter(results):
     _, whole = run_case("muon", steps=2)
     shares = [rank["live_state"][0] for rank in results]
