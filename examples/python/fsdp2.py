@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A model in shards: fully_shard(), one optimizer, a checkpoint that any number of ranks loads.
 
-    torchrun --nproc_per_node 2 examples/python/fsdp2.py FOLDER
+    torchrun --nproc_per_node 4 examples/python/fsdp2.py FOLDER
 
 on CPUs over Gloo, or with one GPU per rank over NCCL. Needs a torch whose fully_shard() runs on the device.
 """
 
+import argparse
 import os
-import sys
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,9 @@ import gluon
 
 WORDS, WIDTH, LAYERS = 96, 32, 2
 
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("folder", help="of the checkpoint")
+folder = parser.parse_args().folder
 device = "cuda" if torch.cuda.is_available() else "cpu"
 if device == "cuda":
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -58,12 +61,12 @@ if dist.get_rank() == 0:
     print(optimizer.routing_report())
 train(model, optimizer, 0, 20)
 parameters, state = get_state_dict(model, optimizer)
-dcp.save({"model": parameters, "optimizer": state}, checkpoint_id=sys.argv[1])
+dcp.save({"model": parameters, "optimizer": state}, checkpoint_id=folder)
 
 model, optimizer = make(seed=1)
 parameters, state = get_state_dict(model, optimizer)
 loaded = {"model": parameters, "optimizer": state}
-dcp.load(loaded, checkpoint_id=sys.argv[1])
+dcp.load(loaded, checkpoint_id=folder)
 set_state_dict(model, optimizer, model_state_dict=loaded["model"], optim_state_dict=loaded["optimizer"])
 train(model, optimizer, optimizer.steps_taken, 30)
 dist.destroy_process_group()

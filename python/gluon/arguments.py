@@ -7,9 +7,13 @@ from typing import Any, Iterable, Mapping
 from . import _core
 
 # Arguments of other optimizers, and where their meaning is here.
+_FUSED = "leave it out; the step is one call into C++, which handles equal layers together"
 _ELSEWHERE = {
     "betas": "use momentum= for norms and adamw_betas= for layers left to AdamW",
+    "capturable": _FUSED,
     "eps": "use adamw_eps= for layers left to AdamW",
+    "foreach": _FUSED,
+    "fused": _FUSED,
     "nesterov": "use momentum='nesterov(0.95)'",
     "ns_coefficients": "use orthogonalizer=, such as 'newton_schulz:5' or 'polar_express:5'",
     "weight_decay": "set it in a group: [{'params': model.named_parameters(), 'weight_decay': 0.1}]",

@@ -70,7 +70,21 @@ def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
     names = rest.pop("param_names", None)
     entries = list(params) if names is None else list(zip(names, params))
     described = rest.get("role") is not None or rest.get("norm") is not None
+    if not described:
+        refuse_unnamed_matrices(entries)
     return {**rest, **group_of(entries, start, warn=not described)}
+
+
+def refuse_unnamed_matrices(entries: Iterable[Any]) -> None:
+    """Frameworks such as Hugging Face's Trainer divide a model's parameters into groups and drop the names, and with
+    them what tells an embedding or a head from a hidden layer."""
+    for position, entry in enumerate(entries):
+        if isinstance(entry, torch.Tensor) and entry.dim() == 2:
+            raise ValueError(
+                f"parameters: number {position} of a group is a matrix of shape {list(entry.shape)} without a name, so "
+                "that it may be hidden, an embedding or a head; pass the model or model.named_parameters(), or give "
+                "the group a 'role' (Hugging Face's Trainer: docs/python.md)"
+            )
 
 
 def plain_name(name: str) -> str:

@@ -318,7 +318,7 @@ def test_a_small_lr_beside_radii_gives_no_hint(model, recwarn):
         (gluon.Gluon, "weight_decay", "Gluon: unknown argument 'weight_decay'; set it in a group"),
         (gluon.Gluon, "betas", "Gluon: unknown argument 'betas'; use momentum= for norms and adamw_betas="),
         (gluon.Gluon, "nesterov", r"use momentum='nesterov\(0.95\)'"),
-        (gluon.Gluon, "fused", "unknown argument 'fused'; allowed are params, lr, preset, radius"),
+        (gluon.Gluon, "fused", r"unknown argument 'fused'; leave it out; the step is one call into C\+\+"),
         (gluon.Muon, "betas", "Muon: unknown argument 'betas'; use momentum="),
         (gluon.Muon, "ns_coefficients", "Muon: unknown argument 'ns_coefficients'; use orthogonalizer="),
         (gluon.Muon, "wd", "Muon: unknown argument 'wd'; allowed are params, lr, weight_decay, momentum, nesterov"),

@@ -125,6 +125,18 @@ def test_unnamed_parameters_warn_and_get_roles_from_shapes():
     assert "head" in optimizer.routing_report()
 
 
+@pytest.mark.parametrize("make", [gluon.Gluon, gluon.Muon, gluon.Scion])
+def test_unnamed_matrices_in_groups_are_refused(model, make):
+    """As Hugging Face's Trainer groups them."""
+    decaying = {"params": [p for p in model.parameters() if p.dim() == 2]}
+    with pytest.raises(ValueError, match=r"number 0 of a group is a matrix of shape \[11, 6\] without a name"):
+        make([decaying, {"params": [model.up.bias]}])
+    optimizer = make(model.norm.named_parameters())
+    with pytest.raises(ValueError, match="without a name"):
+        optimizer.add_param_group(decaying)
+    assert len(optimizer.param_groups) == 1
+
+
 def test_unnamed_parameters_in_groups_with_roles_do_not_warn(model, recwarn):
     hidden, vectors = [model.up.weight, model.down.weight], [model.up.bias]
     gluon.Gluon([{"params": hidden, "role": "hidden"}, {"params": vectors, "role": "vector"}])
