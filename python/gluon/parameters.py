@@ -122,6 +122,11 @@ def layers_of(
     """
     layers, given, trained = [], [], []
     for name, parameter, index, group in entries:
+        if hasattr(parameter, "ds_id"):
+            raise ValueError(
+                f"parameters: '{name}' belongs to DeepSpeed's ZeRO stage 3, which leaves each rank a flat part of it "
+                "without matrices; shard the model by fully_shard() instead"
+            )
         told = next((role for pattern, role in overrides.items() if _core.glob_match(pattern, name)), group.get("role"))
         role = told or by_module.get(name) or _core.infer_role(name, list(parameter.shape))
         trains = parameter.requires_grad or name in joined

@@ -141,6 +141,18 @@ def test_replaced_parameters_move_and_keep_their_momentum():
         optimizer.step()
 
 
+def test_flat_partitions_of_deepspeed_are_refused_by_name(model):
+    """What its ZeRO does to a group (stages 1 and 2) and to a model's parameters (stage 3)."""
+    optimizer = gluon.Gluon(model.named_parameters())
+    flat = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    optimizer.param_groups[0]["params"] = [flat]
+    with pytest.raises(ValueError, match="group 0 has one flat tensor in the place of 8 parameters, as DeepSpeed's ZeRO"):
+        optimizer.step()
+    model.up.weight.ds_id = 0
+    with pytest.raises(ValueError, match="'up.weight' belongs to DeepSpeed's ZeRO stage 3"):
+        gluon.Gluon(model)
+
+
 def test_parameters_and_names_change_together_or_not_at_all(model):
     optimizer = gluon.Gluon(model.named_parameters())
     optimizer.param_groups[0]["params"].append(torch.nn.Parameter(torch.ones(2, 2)))
