@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -61,9 +62,12 @@ def _build(folder):
         *shlex.split(os.environ.get("GLUON_CMAKE_ARGS", "")),
     ]
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
-    subprocess.run(["cmake", "-S", str(ROOT), "-B", folder, *arguments], check=True, env=_outside())
+    environment = _outside()
+    if shutil.which("ninja"):
+        environment.setdefault("CMAKE_GENERATOR", "Ninja")
+    subprocess.run(["cmake", "-S", str(ROOT), "-B", folder, *arguments], check=True, env=environment)
     command = ["cmake", "--build", folder, "--target", "gluon_python", "--parallel", jobs]
-    subprocess.run(command, check=True, env=_outside())
+    subprocess.run(command, check=True, env=environment)
     return next((pathlib.Path(folder) / "python" / "gluon").glob("_core*.so"))
 
 

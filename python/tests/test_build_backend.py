@@ -43,6 +43,24 @@ def test_wheel_record_lists_all_files(backend, tmp_path, monkeypatch):
             assert name == record or (digest, size) == (f"sha256={expected}", str(len(data)))
 
 
+@pytest.mark.parametrize("chosen, expected", [(None, "Ninja"), ("Unix Makefiles", "Unix Makefiles")])
+def test_build_uses_ninja_where_it_is(backend, monkeypatch, tmp_path, chosen, expected):
+    """By default CMake would want make, which a machine with all that docs/install.md lists need not have."""
+    (tmp_path / "ninja").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CMAKE_GENERATOR", chosen or "")
+    if chosen is None:
+        monkeypatch.delenv("CMAKE_GENERATOR")
+    generators = []
+    monkeypatch.setattr(
+        backend.subprocess, "run", lambda command, check, env: generators.append(env["CMAKE_GENERATOR"])
+    )
+    (tmp_path / "python" / "gluon").mkdir(parents=True)
+    (tmp_path / "python" / "gluon" / "_core.so").touch()
+    backend._build(str(tmp_path))
+    assert generators == [expected] * 2
+
+
 @pytest.mark.parametrize("folder, kept", [("/tmp/pip-build-env-x/site", False), ("/opt/packages", True)])
 def test_build_drops_pips_isolation_and_keeps_the_users_path(backend, monkeypatch, folder, kept):
     monkeypatch.setenv("PYTHONPATH", folder)
