@@ -4,7 +4,10 @@ import base64
 import csv
 import hashlib
 import importlib.util
+import os
 import pathlib
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -41,6 +44,34 @@ def test_wheel_record_lists_all_files(backend, tmp_path, monkeypatch):
             data = wheel.read(name)
             expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             assert name == record or (digest, size) == (f"sha256={expected}", str(len(data)))
+
+
+STEP = """
+import torch, gluon
+weight = torch.nn.Parameter(torch.zeros(2, 2))
+weight.grad = torch.eye(2)
+gluon.Gluon([("up.weight", weight)], preset="sign_descent", radius=0.5, momentum="none").step()
+print(gluon.__file__, weight.tolist())
+"""
+
+
+def test_wheel_steps_in_an_environment_without_a_compiler(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "_build", lambda folder: pathlib.Path(gluon._core.__file__))
+    wheel = tmp_path / backend.build_wheel(str(tmp_path))
+    create = [sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(tmp_path / "env")]
+    subprocess.run(create, check=True)
+    python = str(tmp_path / "env" / "bin" / "python")
+    alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    alone["PATH"] = str(tmp_path / "env" / "bin")
+    find = "import sys; from importlib.util import find_spec; sys.exit(not (find_spec('pip') and find_spec('torch')))"
+    if subprocess.run([python, "-c", find], env=alone).returncode != 0:
+        pytest.skip("pip or torch is not among the system's packages")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-index", str(wheel)], env=alone, check=True)
+    step = subprocess.run([python, "-c", STEP], env=alone, cwd=tmp_path, capture_output=True, text=True)
+    assert step.returncode == 0, step.stderr
+    where, weight = step.stdout.split(" ", 1)
+    assert where.startswith(str(tmp_path / "env"))
+    assert weight.strip() == "[[-0.5, 0.0], [0.0, -0.5]]"
 
 
 @pytest.mark.parametrize("chosen, expected", [(None, "Ninja"), ("Unix Makefiles", "Unix Makefiles")])
