@@ -89,10 +89,12 @@ def resumed(shard, folder):
     from torch.distributed.checkpoint.state_dict import set_state_dict
 
     results = {}
-    for name in RESUMED:
-        model, optimizer = run_case(name, shard, 0)
+    starts = {name: functools.partial(run_case, name, shard, 0) for name in RESUMED}
+    starts["older"] = functools.partial(older_than_its_shards, "muon", shard, 0)
+    for name, start in starts.items():
+        model, optimizer = start()
         state = state_of(model, optimizer)
-        dcp.load(state, checkpoint_id=f"{folder}/{name}")
+        dcp.load(state, checkpoint_id=f"{folder}/{'muon' if name == 'older' else name}")
         set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         steps = optimizer.steps_taken
         take_steps(model, optimizer, STEPS - SAVED, SAVED)
@@ -284,14 +286,16 @@ def swapped(shard):
     return messages
 
 
-def replaced_by_shards(shard):
-    """As Accelerate's prepare() does: the optimizer is older than the shards and gets them in its groups."""
-    dtype, make = CASES["Muon"]
-    model = Mixed(dtype)
-    optimizer = make(model)
-    take_steps(model, optimizer, SAVED)
+def older_than_its_shards(name, shard, steps):
+    """As Accelerate's prepare() does: the optimizer gets the shards in its groups, here after some steps."""
+    model, optimizer = run_case(name, steps=steps)
     shard(model)
     optimizer.param_groups[0]["params"] = list(model.parameters())
+    return model, optimizer
+
+
+def replaced_by_shards(shard):
+    model, optimizer = older_than_its_shards("Muon", shard, SAVED)
     take_steps(model, optimizer, STEPS - SAVED, SAVED)
     return outcome_of(model, optimizer)
 
