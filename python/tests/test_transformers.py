@@ -174,3 +174,4 @@ def test_clipping_is_mentioned_once(tmp_path):
         run(gpt2(initializer_range=0.5), tmp_path / "free", max_grad_norm=0)
     said = [str(one.message) for one in caught if str(one.message).startswith("gluon:")]
     assert len(said) == 1 and "had the total length 1, as clip_grad_norm_() leaves them" in said[0]
+    assert "unless max_grad_norm=0" in said[0]
