@@ -1,14 +1,21 @@
 """Hugging Face's Accelerate: prepare(), gradient accumulation, clipping, save_state() and load_state()."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import pytest
 import torch
-from conftest import Net, same_bits
+from conftest import Net, needs_torch, same_bits
+from fsdp_worker import FORWARD
 
 import gluon
 
 accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
 
 STEPS = 6
+RANKS = 2
 
 
 @pytest.fixture
@@ -94,3 +101,28 @@ def test_unnamed_matrices_are_not_guessed(accelerator):
     groups = [{"params": [p for p in model.parameters() if p.dim() == rank]} for rank in (2, 1)]
     with pytest.raises(ValueError, match="without a name"):
         accelerator.prepare(gluon.Muon(groups))
+
+
+@needs_torch(2, 6)
+@pytest.mark.skipif(not FORWARD, reason=f"fully_shard() of torch {torch.__version__} runs no model on CPUs")
+def test_a_model_that_prepare_shards_trains_saves_and_resumes(tmp_path):
+    from accelerate_worker import STEPS, make, train
+
+    worker = [sys.executable, str(pathlib.Path(__file__).parent / "accelerate_worker.py"), str(tmp_path)]
+    shared = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    shared.update({"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS)})
+    environments = [{**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(RANKS)]
+    ranks = [subprocess.Popen(worker, env=environment) for environment in environments]
+    try:
+        assert [rank.wait(timeout=200) for rank in ranks] == [0] * RANKS
+    finally:
+        for rank in ranks:
+            rank.kill()
+    model, optimizer = make(seed=0)
+    train(model, optimizer, 0, STEPS)
+    for rank in range(RANKS):
+        results = torch.load(tmp_path / f"rank{rank}.pt")
+        assert results["shard"] == [6, 6] and results["loaded"] == 3
+        for name, parameter in model.named_parameters():  # the mean of equal gradients is rounded
+            assert torch.allclose(results["whole"][name], parameter, rtol=0, atol=1e-9), name
+            assert torch.equal(results["resumed"][name], results["whole"][name]), name
