@@ -38,7 +38,7 @@ class ClippingWatch:
             self._left = 0
             warnings.warn(
                 f"gluon: in {REPEATS} steps the gradients had the total length {limit:g}, as clip_grad_norm_() leaves "
-                "them, which Hugging Face's Trainer calls unless max_grad_norm=0. The length changes no step: each layer "
+                "them; Hugging Face's Trainer calls it unless max_grad_norm=0. The length changes no step: each layer "
                 "moves by its radius. To take shorter steps, lower radius or lr (docs/python.md, Gradient clipping)",
                 stacklevel=4,
             )

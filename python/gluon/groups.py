@@ -28,10 +28,12 @@ def check_keys(group: Mapping[str, Any], index: int) -> None:
         if key not in group:
             raise ValueError(f"parameters: group {index} has no '{key}'; add groups with add_param_group()")
     if len(group["params"]) != len(group["param_names"]):
-        if len(group["params"]) == 1 and group["params"][0].dim() == 1:
+        flat = group["params"][0] if len(group["params"]) == 1 else None
+        if isinstance(flat, torch.Tensor) and flat.dim() == 1:
             raise ValueError(
-                f"parameters: group {index} has one flat tensor in the place of {len(group['param_names'])} parameters, "
-                "as DeepSpeed's ZeRO makes it; it has no matrices any more. Shard the model by fully_shard() instead"
+                f"parameters: group {index} has one flat tensor in the place of {len(group['param_names'])} "
+                "parameters, as DeepSpeed's ZeRO makes it; it has no matrices any more. Shard the model by fully_shard() "
+                "instead"
             )
         raise ValueError(
             f"parameters: group {index} has {len(group['params'])} parameters for {len(group['param_names'])} names; "
