@@ -39,12 +39,13 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("text", type=pathlib.Path)
 parser.add_argument("--steps", type=int, default=300)
 parser.add_argument("--optimizer", choices=["muon", "adamw"], default="muon", help="adamw is torch's, to compare")
-parser.add_argument("--lr", type=float, default=3e-3, help="of Muon's matrices and of AdamW")
+parser.add_argument("--lr", type=float, help="default: 1e-2 for muon, also of its AdamW; 1e-3 for adamw")
 parser.add_argument("--width", type=int, default=128)
 parser.add_argument("--out", default="runs/trainer", help="folder of the checkpoints")
 parser.add_argument("--save-every", type=int, default=150)
 parser.add_argument("--resume", help="a checkpoint of the same run")
 args = parser.parse_args()
+lr = args.lr or {"muon": 1e-2, "adamw": 1e-3}[args.optimizer]
 data = Bytes(args.text)
 
 torch.manual_seed(0)
@@ -55,10 +56,10 @@ config = transformers.GPT2Config(
 model = transformers.GPT2LMHeadModel(config)
 if args.optimizer == "muon":
     # GPT-2's layers store (in, out); this scale of a step is the same for a matrix and its transpose.
-    optimizer = gluon.Muon(model, lr=args.lr, adjust_lr_fn="match_rms_adamw", adamw_lr=args.lr)
+    optimizer = gluon.Muon(model, lr=lr, adjust_lr_fn="match_rms_adamw", adamw_lr=lr)
     print(optimizer.routing_report())
 else:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.95), weight_decay=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0)
 settings = transformers.TrainingArguments(
     args.out,
     max_steps=args.steps,
