@@ -68,7 +68,15 @@ void write_text_atomically(const std::filesystem::path& path, std::string_view t
   out.commit();
 }
 
+void check_regular(const std::filesystem::path& path, std::string_view origin) {
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(path, error);
+  GLUON_CHECK(regular, origin, ": cannot read ", path.string(), ": ",
+              error ? error.message() : "it is not a regular file");
+}
+
 std::string read_text(const std::filesystem::path& path, std::string_view origin) {
+  check_regular(path, origin);
   std::ifstream file(path, std::ios::binary);
   GLUON_CHECK(file, origin, ": cannot read ", path.string());
   std::string text;

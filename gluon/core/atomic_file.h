@@ -41,11 +41,15 @@ class AtomicFile {
 /// Writes `text` to `path`, whole or not at all. Throws InputError with the path and the system's reason.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
+/// Throws InputError, "ORIGIN: cannot read FILE: it is not a regular file", unless `path` is one or a link to one: a pipe
+/// would block its reader for ever.
+void check_regular(const std::filesystem::path& path, std::string_view origin);
+
 /// The most bytes that read_text() takes: texts are configs and facts of a few kilobytes.
 inline constexpr std::size_t kMostTextBytes = std::size_t{1} << 24;
 
-/// The bytes of a file. Throws InputError that begins with `origin` when it cannot be read or has more bytes than
-/// kMostTextBytes, as /dev/zero has.
+/// The bytes of a regular file. Throws InputError that begins with `origin` when it cannot be read or has more bytes than
+/// kMostTextBytes.
 std::string read_text(const std::filesystem::path& path, std::string_view origin);
 
 }  // namespace gluon

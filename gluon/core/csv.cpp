@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 
 namespace gluon {
@@ -87,6 +88,7 @@ bool read_line(std::istream& in, std::string& line, std::string_view origin) {
 
 CsvReader::CsvReader(std::string_view origin, const std::filesystem::path& path)
     : origin_(join(origin, ": ", path.string())), buffer_(1 << 18) {
+  check_regular(path, origin);
   file_.rdbuf()->pubsetbuf(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
   file_.open(path, std::ios::binary);
   GLUON_CHECK(file_, origin, ": cannot read ", path.string());

@@ -46,13 +46,13 @@ class CsvCells {
 inline constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 
 /// Takes a line without its break off `in`; false at the end, with what is left in `line` when the last one has no
-/// break. Throws InputError that starts with `origin` when it is longer than kLongestLine, as that of /dev/zero is.
+/// break. Throws InputError that starts with `origin` when it is longer than kLongestLine.
 bool read_line(std::istream& in, std::string& line, std::string_view origin);
 
 /// Reads a file row by row. Its errors are InputErrors that start with "ORIGIN: FILE". Empty lines are skipped.
 class CsvReader {
  public:
-  /// Opens the file and reads the header. Throws when the file cannot be read.
+  /// Opens the file and reads the header. Throws when the file cannot be read or is not a regular one.
   CsvReader(std::string_view origin, const std::filesystem::path& path);
 
   const std::vector<std::string>& columns() const { return columns_; }

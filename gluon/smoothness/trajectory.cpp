@@ -7,6 +7,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
@@ -194,8 +195,7 @@ Trajectory read_trajectory(const fs::path& path) {
   GLUON_CHECK(fs::exists(file, error), "smoothness: ", path.string(),
               run ? " holds no smoothness.csv; gluon train writes one with --smoothness-every N"
                   : " does not exist; expected a run directory, a smoothness.csv or a log of the paper's authors");
-  GLUON_CHECK(fs::is_regular_file(file, error), "smoothness: cannot read ", file.string(),
-              ": it is not a regular file");
+  check_regular(file, "smoothness");
   std::ifstream start(file, std::ios::binary);
   GLUON_CHECK(start, "smoothness: cannot read ", file.string());
   std::string line;

@@ -78,7 +78,8 @@ void add_layers(ReportRun& run, const Trajectory& trajectory, bool paper_log, co
 // As `gluon tune` predicts them.
 void add_radii(ReportRun& run, const TrainConfig& config, const Trajectory& trajectory, const FitOptions& options) {
   FullRadiusSamples selection{trajectory};
-  if (!config.radii_follow_gradients()) selection = at_full_radius(trajectory);
+  const int64_t rollbacks = run.config.empty() ? 0 : RunDirectory::open(run.path).rollbacks();
+  if (!config.radii_follow_gradients()) selection = at_full_radius(trajectory, rollbacks);
   if (selection.kept < selection.all) {
     run.notes.push_back(join("Predicted radii leave out ", selection.all - selection.kept, " of ", selection.all,
                              " samples, from warmup and cooldown."));
@@ -143,6 +144,8 @@ void read_facts(ReportRun& run) {
 
 // Whether a CSV has a complete line after its header: a run that begins or was killed may have less.
 bool has_rows(const fs::path& csv) {
+  if (!fs::exists(csv)) return false;
+  check_regular(csv, "report");
   std::ifstream file(csv);
   std::string line;
   for (int lines = 0; lines < 2; ++lines) std::getline(file, line);

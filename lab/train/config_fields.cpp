@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/json.h"
 #include "gluon/core/printable.h"
@@ -267,6 +268,7 @@ void read_config_toml(const std::filesystem::path& path, TrainConfig& config, co
 
 TrainConfig read_run_config(const std::filesystem::path& run) {
   (void)RunDirectory::open(run);
+  check_regular(run / "config.toml", "run");
   TrainConfig config;
   read_config_toml(run / "config.toml", config);
   config.out = run.string();

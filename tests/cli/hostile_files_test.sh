@@ -71,6 +71,17 @@ done
 refused "encoder.json is nested deeper than 32 levels" data tokenize --vocab vocab --out shards run/log.csv
 refused "cannot read /dev/zero: it is not a regular file" fit /dev/zero
 refused "/dev/zero is neither a folder nor a regular file" report /dev/zero
+
+# A pipe in the place of a run's file, which nothing ever writes to.
+gluon=$program
+impatient() { timeout 60 "$gluon" "$@"; }
+for file in log.csv smoothness.csv; do
+  mkdir piped && cp run/config.toml run/log.csv piped/
+  rm -f "piped/$file" && mkfifo "piped/$file"
+  program=impatient refused "cannot read piped/$file: it is not a regular file" report piped --text
+  rm -r piped
+done
+
 if command -v xz >/dev/null; then
   echo "some text that is long enough to be trained on" | xz >good.xz
   { cat good.xz && echo "no xz"; } >junk.xz

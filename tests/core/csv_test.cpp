@@ -1,5 +1,7 @@
 #include "gluon/core/csv.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 
 #include "tests/expect_error.h"
@@ -74,7 +76,7 @@ TEST(Csv, LinesHaveABound) {
   }
   const auto path = folder.write("a.csv", "a,b\n" + std::string(2 << 20, 'x'));
   EXPECT_INPUT_ERROR(CsvReader("test", path).next(), "a.csv has a line of more than 1048576 bytes");
-  EXPECT_INPUT_ERROR(CsvReader("test", "/dev/zero"), "test: /dev/zero has a line of more than 1048576 bytes");
+  EXPECT_INPUT_ERROR(CsvReader("test", "/dev/zero"), "test: cannot read /dev/zero: it is not a regular file");
 }
 
 TEST(Csv, BadFiles) {
@@ -91,6 +93,8 @@ TEST(Csv, BadFiles) {
   EXPECT_INPUT_ERROR(CsvReader("test", folder.path() / "none"),
                      "test: cannot read " + (folder.path() / "none").string());
   EXPECT_INPUT_ERROR(CsvReader("test", folder.path()), "test: cannot read " + folder.path().string());
+  ASSERT_EQ(mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  EXPECT_INPUT_ERROR(CsvReader("test", folder.path() / "pipe"), "pipe: it is not a regular file");
   EXPECT_INPUT_ERROR(read("\"a,b\n"), start + " line 1: unbalanced quotes");
   EXPECT_INPUT_ERROR(read("a,b,c\n1,2,3\n\"1\"x,2,3\n"), start + " line 3: unbalanced quotes");
   EXPECT_INPUT_ERROR(read("a,b,c\n\n1,2\n"), start + " line 3: expected 3 cells as in the header, got 2");

@@ -1,5 +1,7 @@
 #include "lab/report/report_data.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -47,6 +49,19 @@ TEST(ReportData, NoteOnDamagedFacts) {
     const ReportData data = collect({run});
     EXPECT_EQ(data.runs[0].facts, "");
     EXPECT_NE(data.runs[0].notes.at(0).find("facts.json is damaged"), std::string::npos);
+  }
+}
+
+// Opened, it would wait for a writer.
+TEST(ReportData, APipeInThePlaceOfAFileIsRefused) {
+  const TemporaryFolder folder;
+  const fs::path run = make_run(folder, "a", true);
+  for (const char* file : {"smoothness.csv", "log.csv", "config.toml"}) {
+    fs::remove(run / file);
+    ASSERT_EQ(mkfifo((run / file).c_str(), 0600), 0);
+    EXPECT_INPUT_ERROR(collect({run}), "cannot read " + (run / file).string() + ": it is not a regular file");
+    fs::remove(run / file);
+    (void)make_run(folder, "a", true);
   }
 }
 
