@@ -21,6 +21,7 @@
 #include "lab/train/effect.h"
 #include "lab/train/error_text.h"
 #include "lab/train/experiment.h"
+#include "lab/train/run_status.h"
 #include "lab/train/sample.h"
 #include "lab/train/trainer.h"
 
@@ -68,19 +69,33 @@ std::chrono::milliseconds seconds(double count) {
   return std::chrono::milliseconds(static_cast<int64_t>(1000 * count));
 }
 
-// Restores the last checkpoint of the run in config.out; a run that ended before its first checkpoint starts over.
+// A run without a checkpoint may start over when it was killed before its first. Another has lost its checkpoints, and
+// would lose its log and samples, too.
+void check_starts_over(const std::string& out) {
+  const lab::RunDirectory directory = lab::RunDirectory::open(out);
+  const std::vector<lab::LogRow> rows = directory.log();
+  const lab::TrainConfig saved = lab::read_run_config(out);
+  const int64_t taken = rows.empty() ? 0 : rows.back().step;
+  std::string damage;
+  const lab::RunState state = lab::read_run_status(out, rows, saved.steps, damage).state;
+  const bool ended = state == lab::RunState::kFinished || state == lab::RunState::kInterrupted;
+  GLUON_CHECK(taken <= saved.save_every && (taken == 0 || !ended), "run: ", out, " has taken ", taken,
+              " steps but has no checkpoint; choose another --out");
+}
+
+// Restores the last checkpoint of the run in config.out; a run that was killed before its first one starts over.
 // Returns a warning, or nothing.
 std::string resume_run(const lab::TrainConfig& config, lab::Trainer& trainer, const std::string& data) {
   const std::filesystem::path folder = std::filesystem::path(config.out) / "checkpoint";
   if (!has_checkpoint(folder)) {
-    const std::vector<lab::LogRow> rows = lab::RunDirectory::open(config.out).log();
-    const int64_t taken = rows.empty() ? 0 : rows.back().step;
-    GLUON_CHECK(taken <= config.save_every, "run: ", config.out, " has taken ", taken,
-                " steps but has no checkpoint; choose another --out");
+    check_starts_over(config.out);
     return "the run has no checkpoint yet and starts over";
   }
   const LoadedCheckpoint loaded = load_checkpoint(folder);
   trainer.resume(loaded.checkpoint);
+  if (config.on_nan == "rollback") {
+    if (auto before = load_checkpoint_before(folder, trainer.steps_taken())) trainer.set_checkpoint_before(*before);
+  }
   GLUON_CHECK(config.steps >= trainer.steps_taken(), "--steps must be at least the ", trainer.steps_taken(),
               " the run has taken, got ", config.steps);
   const auto earlier = loaded.checkpoint.text.find("data");
@@ -94,11 +109,16 @@ lab::TrainSummary train_in(lab::RunDirectory& directory, lab::Trainer& trainer, 
   lab::Progress progress(raw_output(), isatty(STDOUT_FILENO) == 1);
   lab::RunWriter writer(directory, progress, trainer.recorder(), trainer.steps_taken());
   if (options.tensorboard) writer.add_event_file();
-  if (options.resume) directory.set_config(resolved);
-  directory.set_facts({.device = options.config.device,
-                       .precision = trainer.precision(),
-                       .data = data,
-                       .routing = trainer.optimizer().routing_report()});
+  if (trainer.steps_taken() < options.config.steps) {
+    if (options.resume) directory.set_config(resolved);
+    directory.set_facts({.device = options.config.device,
+                         .precision = trainer.precision(),
+                         .data = data,
+                         .routing = trainer.optimizer().routing_report()});
+  } else if (lab::config_toml(lab::read_run_config(directory.path().string())) != resolved) {
+    std::cerr << "gluon: the run has taken all its " << trainer.steps_taken()
+              << " steps; settings that differ from its own change nothing, and it keeps its own\n";
+  }
   std::cout << resolved << "\ndata: " << data << "\nprecision: " << trainer.precision() << "\n\n"
             << trainer.optimizer().routing_report() << std::endl;
   return trainer.run(&writer, stop_on_signal());
@@ -126,6 +146,7 @@ int train_here(const TrainCommand& options, const CollectivePtr& collective) {
   }
   const std::string resolved = lab::config_toml(config);
   const lab::Experiment experiment = lab::make_experiment(config);
+  if (options.sample > 0) lab::check_writes_text(config, *experiment.dataset);
   lab::check_radius_effect(config, experiment.model->layers());
   lab::Trainer trainer(config, experiment.model, experiment.dataset, collective);
   if (collective && collective->rank() > 0) {

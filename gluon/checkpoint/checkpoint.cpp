@@ -150,6 +150,8 @@ Checkpoint read_checkpoint(const fs::path& path) {
 
 // The content of `latest`; nothing when it is missing, as after a kill during the first save.
 std::optional<std::string> read_latest(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::is_regular_file(directory / kLatest, error)) return std::nullopt;  // a pipe would block
   std::ifstream in(directory / kLatest, std::ios::binary);
   std::string line;
   if (!in || !std::getline(in, line)) return std::nullopt;
@@ -225,6 +227,18 @@ LoadedCheckpoint load_checkpoint(const fs::path& directory) {
     return loaded;
   }
   throw InputError(join("checkpoint: no intact checkpoint in '", directory.string(), "': ", reasons));
+}
+
+std::optional<Checkpoint> load_checkpoint_before(const fs::path& directory, int64_t step) {
+  for (const int64_t earlier : steps_newest_first(file_names(directory), step)) {
+    if (earlier >= step) continue;
+    try {
+      Checkpoint checkpoint = read_checkpoint(directory / file_name(earlier));
+      if (checkpoint.version >= 1 && checkpoint.version <= Checkpoint::kVersion) return checkpoint;
+    } catch (const InputError&) {  // damaged: the one before it may not be
+    }
+  }
+  return std::nullopt;
 }
 
 void restore_tensors(const std::map<std::string, at::Tensor>& values,

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "gluon/update/state.h"
@@ -51,6 +52,9 @@ bool has_checkpoint(const std::filesystem::path& directory);
 /// The newest intact checkpoint of `directory`. Throws InputError when there is none, or when its version is not one that
 /// this library knows.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
+
+/// The newest intact checkpoint of a step before `step`, for runs that may have to go back there; nothing without one.
+std::optional<Checkpoint> load_checkpoint_before(const std::filesystem::path& directory, int64_t step);
 
 /// Copies `values` into the tensors of `targets`, by name. Throws InputError, with nothing copied, on a missing or
 /// unknown name, another shape or another dtype.

@@ -54,6 +54,7 @@ class TokenDataset : public Dataset {
   std::string describe() const override;
 
   int64_t tokens() const { return training_.size(); }
+  const TokenStream& training_stream() const { return training_; }
 
  private:
   TokenDataset(TokenStream training, const TokenOptions& options, const Tokenizer* tokenizer);

@@ -59,6 +59,18 @@ void write_facts(const fs::path& run, const auto& json) {
   write_text_atomically(run / "facts.json", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
+// The object in facts.json; an empty one where it is missing or damaged.
+nlohmann::json read_facts(const fs::path& run) {
+  try {
+    if (fs::exists(run / "facts.json")) {
+      nlohmann::json json = parse_json(read_text(run / "facts.json", "run"), "facts.json");
+      if (json.is_object()) return json;
+    }
+  } catch (const InputError&) {
+  }
+  return nlohmann::json::object();
+}
+
 }  // namespace
 
 bool RunDirectory::is_name(std::string_view file) {
@@ -137,15 +149,16 @@ void RunDirectory::set_facts(const RunFacts& facts) {
 }
 
 void RunDirectory::set_incidents(int64_t skipped, int64_t rollbacks) {
-  nlohmann::json json;
-  try {
-    if (fs::exists(path_ / "facts.json")) json = parse_json(read_text(path_ / "facts.json", "run"), "facts.json");
-  } catch (const InputError&) {  // damaged: begin anew
-  }
-  if (!json.is_object()) json = nlohmann::json::object();
+  nlohmann::json json = read_facts(path_);
   json["skipped"] = skipped;
   json["rollbacks"] = rollbacks;
   write_facts(path_, json);
+}
+
+int64_t RunDirectory::rollbacks() const {
+  const nlohmann::json json = read_facts(path_);
+  const auto found = json.find("rollbacks");
+  return found != json.end() && found->is_number_unsigned() ? found->get<int64_t>() : 0;
 }
 
 void RunDirectory::discard() {

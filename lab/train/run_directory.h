@@ -71,6 +71,9 @@ class RunDirectory {
   /// Adds to facts.json how many batches were left out and how often the run went back (--on-nan).
   void set_incidents(int64_t skipped, int64_t rollbacks);
 
+  /// How often the run went back, with all radii halved each time; 0 where facts.json does not say.
+  int64_t rollbacks() const;
+
   /// Whether a process writes to the run at `path`; also where the file system has no locks and nobody knows.
   static bool is_held(const std::filesystem::path& path);
 

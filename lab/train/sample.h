@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lab/data/dataset.h"
 #include "lab/train/config.h"
 #include "lab/train/experiment.h"
 
@@ -18,8 +19,12 @@ struct SampleOptions {
   uint64_t seed = 0;
 };
 
+/// Throws InputError when `config` is no language model, or trains on token shards without --vocab, whose tokens are no
+/// text. `dataset` is that of the config.
+void check_writes_text(const TrainConfig& config, const Dataset& dataset);
+
 /// What the experiment's model, as it is in memory, writes after the prompt. Throws InputError when it is no language
-/// model or an option is out of range.
+/// model, its tokens are no text (check_writes_text()) or an option is out of range.
 std::string sample_text(const TrainConfig& config, const Experiment& experiment, const SampleOptions& options);
 
 struct RunSample {

@@ -68,6 +68,9 @@ class Trainer {
   Checkpoint checkpoint() const;
   void resume(const Checkpoint& checkpoint);
 
+  /// For --on-nan rollback: the checkpoint before the one that resume() restored.
+  void set_checkpoint_before(Checkpoint checkpoint) { checkpoint_before_ = std::move(checkpoint); }
+
   /// See GradientComputer::time_stages().
   void time_stages() { gradients_->time_stages(); }
 

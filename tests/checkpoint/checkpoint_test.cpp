@@ -120,6 +120,15 @@ TEST_F(CheckpointFolder, RunResumedFromAnEarlierStepKeepsItsFiles) {
   expect_checkpoint(load_checkpoint(folder_).checkpoint, 10);
 }
 
+TEST_F(CheckpointFolder, TheOneBeforeIsTheNewestIntactOneOfAnEarlierStep) {
+  save({1, 2});
+  expect_checkpoint(load_checkpoint_before(folder_, 2).value(), 1);
+  expect_checkpoint(load_checkpoint_before(folder_, 3).value(), 2);
+  EXPECT_FALSE(load_checkpoint_before(folder_, 1));
+  flip_last_byte(file("00000001"));
+  EXPECT_FALSE(load_checkpoint_before(folder_, 2));
+}
+
 TEST_F(CheckpointFolder, EveryChangedByteFallsBackWithAWarning) {
   save({1, 2});
   const auto size = static_cast<std::streamoff>(fs::file_size(file("00000002")));

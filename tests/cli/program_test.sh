@@ -292,11 +292,18 @@ for flag in --figures --tensorboard; do
   rm -r "$work/cut"
 done
 
-# A run that was stopped before its first checkpoint starts over; one that has lost its checkpoints does not.
+# A run that was killed before its first checkpoint starts over; one that has lost its checkpoints does not.
 expect 0 "finished after 4 steps" train "${small[@]}" --out "$work/young"
 rm -r "$work/young/checkpoint"
+expect 2 "has taken 4 steps but has no checkpoint; choose another --out" train --resume --out "$work/young" --steps 9
+check "its log is there" [ "$(wc -l <"$work/young/log.csv")" -eq 5 ]
+sed -i 's/"finished"/"running"/' "$work/young/status.json"
 expect 0 "the run has no checkpoint yet and starts over" train --resume --out "$work/young"
 expect 0 "finished after 4 steps" train --resume --out "$work/young"
+cp "$work/young/config.toml" "$work/own.toml"
+expect 0 "the run has taken all its 4 steps; settings that differ from its own change nothing, and it keeps its own" \
+  train --resume --out "$work/young" --schedule constant
+check "it keeps its settings" cmp "$work/own.toml" "$work/young/config.toml"
 expect 2 "--steps must be at least the 4 the run has taken, got 3" train --resume --out "$work/young" --steps 3
 rm -r "$work/young/checkpoint"
 expect 2 "has taken 4 steps but has no checkpoint" train --resume --out "$work/young" --save-every 2

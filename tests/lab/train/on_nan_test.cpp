@@ -197,28 +197,57 @@ TEST_F(OnNan, ARunKilledAfterARollbackEndsTheSame) {
   }
 }
 
-// The weights of the checkpoint have a NaN gradient: shorter steps from there do not help, those before it do.
-TEST_F(OnNan, RollbackFromADoomedCheckpointGoesToTheOneBefore) {
-  config_.on_nan = "rollback";
-  config_.save_every = 1;
-  config_.nan_limit = 3;
-  config_.smoothness_every = 0;  // looking ahead would meet the batch with the weights before
-  auto model = std::make_shared<PoisonedGpt>(options_, config_.seed);
-  Trainer run(config_, model, data_);
-  const torch::Tensor weight = model->layers().front().parameter;
-  torch::Tensor doomed;
-  model->poisoned = [&](const Batch& batch) {
-    if (!batch.inputs.equal(data_->train_batch(7, config_.batch).inputs)) return false;
-    if (!doomed.defined()) doomed = weight.detach().clone();
-    return weight.equal(doomed);
-  };
-  train(run, "run");
-  EXPECT_EQ(run.steps_taken(), 12);
-  EXPECT_EQ(run.optimizer().radius_multiplier(), 0.5);
-  const std::vector<LogRow> rows = RunDirectory::open(folder_.path() / "run").log();
-  ASSERT_EQ(rows.size(), 12u);
-  EXPECT_EQ(rows[6].radii.at(1).second, rows[5].radii.at(1).second / 2);  // step 7 is taken again
-  EXPECT_EQ(facts("run")["rollbacks"], 1);
+// The weights before step 8, also those of a checkpoint, have a NaN gradient: shorter steps from there do not help, those
+// before it do.
+class DoomedCheckpoint : public OnNan {
+ protected:
+  DoomedCheckpoint() {
+    config_.save_every = 1;
+    config_.nan_limit = 3;
+    config_.smoothness_every = 0;  // looking ahead would meet the batch with the weights before
+  }
+
+  std::unique_ptr<Trainer> doomed_trainer(const std::string& on_nan) {
+    config_.on_nan = on_nan;
+    auto model = std::make_shared<PoisonedGpt>(options_, config_.seed);
+    const torch::Tensor weight = model->layers().front().parameter;
+    model->poisoned = [this, weight](const Batch& batch) {
+      if (!batch.inputs.equal(data_->train_batch(7, config_.batch).inputs)) return false;
+      if (!doomed_.defined()) doomed_ = weight.detach().clone();
+      return weight.equal(doomed_);
+    };
+    return std::make_unique<Trainer>(config_, model, data_);
+  }
+
+  void expect_one_rollback(const Trainer& run, const std::string& name) {
+    EXPECT_EQ(run.steps_taken(), 12);
+    EXPECT_EQ(run.optimizer().radius_multiplier(), 0.5);
+    const std::vector<LogRow> rows = RunDirectory::open(folder_.path() / name).log();
+    ASSERT_EQ(rows.size(), 12u);
+    EXPECT_EQ(rows[6].radii.at(1).second, rows[5].radii.at(1).second / 2);  // step 7 is taken again
+    EXPECT_EQ(facts(name)["rollbacks"], 1);
+  }
+
+  torch::Tensor doomed_;
+};
+
+TEST_F(DoomedCheckpoint, ARollbackGoesToTheOneBefore) {
+  const auto run = doomed_trainer("rollback");
+  train(*run, "run");
+  expect_one_rollback(*run, "run");
+  EXPECT_EQ(RunDirectory::open(folder_.path() / "run").rollbacks(), 1);
+}
+
+TEST_F(DoomedCheckpoint, ARunThatResumesThereGoesToTheOneBefore) {
+  EXPECT_INPUT_ERROR(train(*doomed_trainer("error"), "run"), "holds NaN or Inf");
+  const std::filesystem::path folder = folder_.path() / "run/checkpoint";
+  const Checkpoint last = load_checkpoint(folder).checkpoint;
+  EXPECT_EQ(last.step, 7);
+  const auto resumed = doomed_trainer("rollback");
+  resumed->resume(last);
+  resumed->set_checkpoint_before(load_checkpoint_before(folder, last.step).value());
+  train(*resumed, "run");
+  expect_one_rollback(*resumed, "run");
 }
 
 TEST_F(OnNan, TooManyRollbacksAreAnError) {

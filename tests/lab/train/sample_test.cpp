@@ -1,5 +1,6 @@
 #include "lab/train/sample.h"
 
+#include "lab/data/token_shard.h"
 #include "lab/train/config_fields.h"
 #include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
@@ -30,6 +31,23 @@ TEST(Sample, BadInputIsNamed) {
   EXPECT_INPUT_ERROR(sample_run(config, {}), "/nonexistent/checkpoint");
   config.model = "cifar-cnn";
   EXPECT_INPUT_ERROR(sample_run(config, {}), "sample: cifar-cnn is not a language model");
+}
+
+TEST(Sample, TokensWithoutAVocabularyAreNoText) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  const std::filesystem::path shard = folder.path() / "tokens.bin";
+  write_token_shard(shard, std::vector<uint16_t>(300, 7));
+  config.data = shard.string();
+  config.out = "/nonexistent";
+  const std::string sentence =
+      "sample: the run is trained on token shards, '" + config.data + "', and has no --vocab to turn tokens into text";
+  const Experiment experiment = make_experiment(config);
+  EXPECT_INPUT_ERROR(check_writes_text(config, *experiment.dataset), sentence);
+  EXPECT_INPUT_ERROR(sample_text(config, experiment, {}), sentence);
+  EXPECT_INPUT_ERROR(sample_run(config, {}), sentence);  // before the checkpoint is read
+  config.data.clear();
+  EXPECT_NO_THROW(check_writes_text(config, *make_experiment(config).dataset));
 }
 
 }  // namespace
