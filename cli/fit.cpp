@@ -15,12 +15,14 @@
 
 #include "cli/commands.h"
 #include "cli/probe.h"
+#include "cli/train_options.h"
 #include "gluon/core/atomic_file.h"
 #include "gluon/core/check.h"
 #include "gluon/core/printable.h"
 #include "gluon/fit/radii.h"
 #include "gluon/smoothness/trajectory.h"
 #include "lab/train/config_fields.h"
+#include "lab/train/run_directory.h"
 #include "lab/train/tuned_config.h"
 
 namespace gluon::cli {
@@ -229,8 +231,10 @@ void tune(const TuneCommand& command) {
   const std::string out = command.out.empty() ? command.run + "/tuned.toml" : command.out;
   lab::check_tuned_path(out);
   Trajectory trajectory = read_trajectory(command.run);
-  const FullRadiusSamples selection = config.radii_follow_gradients() ? FullRadiusSamples{std::move(trajectory)}
-                                                                      : at_full_radius(std::move(trajectory));
+  const FullRadiusSamples selection =
+      config.radii_follow_gradients()
+          ? FullRadiusSamples{std::move(trajectory)}
+          : at_full_radius(std::move(trajectory), lab::RunDirectory::open(command.run).rollbacks());
   const TrajectoryFit fits = fit_trajectory(selection.trajectory, command.fit);
   const std::vector<GroupRadius> radii = predict_radii(fits);
   for (const GroupRadius& radius : radii) {
@@ -240,7 +244,7 @@ void tune(const TuneCommand& command) {
   const lab::TunedConfig tuned = lab::tuned_config(config, radii, fits);
   const lab::TrainConfig& next = tuned.config;
   next.validate();
-  write_text_atomically(out, lab::config_toml(next));
+  write_text_atomically(out, lab::tuned_toml(next));
   // AdamW has no radii: only the ratios between the groups apply to the next run.
   const bool relative = config.preset == "adamw";
   if (command.json) {
@@ -282,7 +286,8 @@ void add_fit(CLI::App& app) {
   CLI::App* command = app.add_subcommand("fit", "L0 and L1 of each layer from measured smoothness");
   auto options = std::make_shared<FitCommand>();
   command->add_option("path", options->path, "Run directory, smoothness.csv or a log of the paper's authors")
-      ->required();
+      ->required()
+      ->check(given_path());
   add_fit_options(*command, options->fit);
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([options] { fit(*options); });
@@ -292,18 +297,21 @@ void add_tune(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("tune", "Radii from the smoothness that a run recorded, or by probes before it");
   auto options = std::make_shared<TuneCommand>();
-  command->add_option("run", options->run, "Run directory");
+  command->add_option("run", options->run, "Run directory")->check(given_path());
   add_fit_options(*command, options->fit);
-  command->add_option(
-      "--out", options->out,
-      "Config for the next run (default: RUN/tuned.toml); with --probe the folder for the probes and it");
+  command
+      ->add_option("--out", options->out,
+                   "Config for the next run (default: RUN/tuned.toml); with --probe the folder for the probes and it")
+      ->check(given_path());
   command->add_flag("--json", options->json, "Print JSON");
   options->probe = add_probe_options(*command);
-  for (const char* flag : {"run", "--lambda", "--l0-zero", "--skip-first"}) {
+  for (const char* flag : {"--lambda", "--l0-zero", "--skip-first"}) {
     command->get_option(flag)->excludes(command->get_option("--probe"));
   }
   command->callback([command, options] {
     if (command->count("--probe") == 0) return tune(*options);
+    // Not as excludes(): the value of an unknown flag is taken for the run, and it is the flag that must be named.
+    GLUON_CHECK(options->run.empty(), "tune: --probe takes no run directory, got ", options->run);
     run_probe(*command, *options->probe, options->out, options->json);
   });
 }

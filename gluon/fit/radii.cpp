@@ -1,5 +1,6 @@
 #include "gluon/fit/radii.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -74,13 +75,14 @@ std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
   return radii;
 }
 
-FullRadiusSamples at_full_radius(Trajectory trajectory) {
+FullRadiusSamples at_full_radius(Trajectory trajectory, int64_t halvings) {
   FullRadiusSamples selection;
+  const double share = kFullRadius * std::ldexp(1.0, -static_cast<int>(std::min<int64_t>(halvings, 1000)));
   for (LayerTrajectory& layer : trajectory.layers) {
     double largest = 0;
     for (const Sample& sample : layer.samples) largest = std::fmax(largest, sample.radius);
     selection.all += static_cast<int64_t>(layer.samples.size());
-    std::erase_if(layer.samples, [&](const Sample& sample) { return sample.radius < kFullRadius * largest; });
+    std::erase_if(layer.samples, [&](const Sample& sample) { return sample.radius < share * largest; });
     selection.kept += static_cast<int64_t>(layer.samples.size());
   }
   selection.trajectory = std::move(trajectory);

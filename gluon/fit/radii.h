@@ -48,7 +48,8 @@ struct FullRadiusSamples {
   int64_t all = 0;
 };
 
-/// Removes the samples whose radius is below kFullRadius of their layer's largest. Samples without a radius stay.
-FullRadiusSamples at_full_radius(Trajectory trajectory);
+/// Removes the samples whose radius is below kFullRadius of their layer's largest, which `halvings` of all radii during
+/// the run made smaller. Samples without a radius stay.
+FullRadiusSamples at_full_radius(Trajectory trajectory, int64_t halvings = 0);
 
 }  // namespace gluon

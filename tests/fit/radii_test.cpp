@@ -141,6 +141,13 @@ TEST(FullRadius, RemovesWarmupAndCooldownOfEachLayer) {
   EXPECT_EQ(full_radii({{Sample::kMissing, Sample::kMissing}})[0].size(), 2u);  // samples without a radius stay
 }
 
+TEST(FullRadius, ARunThatWentBackEndsAtHalvedRadii) {
+  const Trajectory trajectory{.layers = {{.samples = {{.radius = 8}, {.radius = 4}, {.radius = 2}, {.radius = 1.7}}}}};
+  EXPECT_EQ(at_full_radius(trajectory).kept, 1);
+  EXPECT_EQ(at_full_radius(trajectory, 2).kept, 3);
+  EXPECT_EQ(at_full_radius(trajectory, 3).kept, 4);
+}
+
 TEST(FullRadius, CountsTheSamples) {
   const FullRadiusSamples selection =
       at_full_radius({.layers = {layer("a", "hidden", 1, 1, 1), {.samples = {{.radius = 1}, {.radius = 0.5}}}}});
