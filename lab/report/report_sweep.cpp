@@ -4,6 +4,7 @@
 #include <set>
 
 #include "gluon/core/check.h"
+#include "gluon/core/spec.h"
 #include "lab/report/report_data.h"
 #include "lab/report/thin.h"
 #include "lab/train/radius_flag.h"
@@ -62,10 +63,9 @@ ReportCell read_cell(const fs::path& folder, bool has_loss) {
 // The radii that the folder of a cell is named after; nothing for another folder.
 std::optional<std::vector<double>> radii_of(const std::string& folder, std::span<const std::string> groups) {
   try {
-    const std::map<std::string, double> named = parse_radii(folder);
     std::vector<double> radii;
-    for (const std::string& group : groups) radii.push_back(named.at(group));
-    if (cell_name(groups, radii) == folder) return radii;
+    for (const RadiusEntry& entry : radius_entries(folder)) radii.push_back(parse_number(entry.value, "sweep"));
+    if (radii.size() == groups.size() && cell_name(groups, radii) == folder) return radii;
   } catch (const std::exception&) {
   }
   return std::nullopt;

@@ -109,6 +109,15 @@ std::vector<SweepCell> SweepFolder::earlier_cells() const {
   return std::move(earlier.cells);
 }
 
+// The cells of a table differ in their radii alone.
+void SweepFolder::check_same_sweep(TrainConfig config) const {
+  for (const SweepCell& cell : earlier_cells()) {
+    config.radius = cell_name(groups_, cell.radii);
+    config.out = (path_ / config.radius).string();
+    if (holds_run(config.out)) return check_same_config(config, origin_);
+  }
+}
+
 void SweepFolder::write_csv() const {
   const FolderLock lock(path_);
   std::vector<SweepCell> cells = done_;
@@ -129,6 +138,8 @@ void SweepFolder::write_csv() const {
 }
 
 PlannedCell SweepFolder::plan(const TrainConfig& config, const std::vector<double>& radii) const {
+  GLUON_CHECK(config.on_nan != "rollback", origin_,
+              ": --on-nan rollback would train a cell with other radii than its own; allowed are error and skip");
   PlannedCell cell{radii, config, {}};
   cell.config.radius = cell_name(groups_, radii);
   cell.config.out = (path_ / cell.config.radius).string();
@@ -139,6 +150,7 @@ PlannedCell SweepFolder::plan(const TrainConfig& config, const std::vector<doubl
   }
   check_effect(cell.config);
   if (holds_run(cell.config.out)) check_same_config(cell.config, origin_);
+  check_same_sweep(config);
   return cell;
 }
 

@@ -55,8 +55,8 @@ class SweepFolder {
   /// `origin` begins the errors. Throws InputError when the folder holds a run, or a sweep.csv of other groups.
   SweepFolder(std::string origin, std::filesystem::path path, std::vector<std::string> groups);
 
-  /// `config` with these radii, in the folder of its cell. Throws InputError when that holds a run with another config,
-  /// and where a training run would; radii beyond float32 are a refusal instead.
+  /// `config` with these radii, in the folder of its cell. Throws InputError when that, or another cell, holds a run with
+  /// another config, on --on-nan rollback, and where a training run would; radii beyond float32 are a refusal instead.
   PlannedCell plan(const TrainConfig& config, const std::vector<double>& radii) const;
 
   /// Trains, resumes or reads the cell after announcing `label` and its radii, and writes sweep.csv: cells in the order in
@@ -66,6 +66,7 @@ class SweepFolder {
 
  private:
   std::vector<SweepCell> earlier_cells() const;
+  void check_same_sweep(TrainConfig config) const;
   void write_csv() const;
 
   std::string origin_;

@@ -74,6 +74,18 @@ TEST(ReportSweep, ADamagedCellIsNamedAndTheOthersAreShown) {
   EXPECT_TRUE(sweep.cells[1].failed.starts_with("its run cannot be read: run: ")) << sweep.cells[1].failed;
 }
 
+TEST(ReportSweep, CellsThatHaveBegunAreShownOfLayersByName) {
+  const TemporaryFolder folder;
+  fs::create_directories(folder.path() / "grid/*.c_q.weight=0.2");
+  folder.write("grid/sweep.csv", "*.c_q.weight,val,loss,seconds\n0.1,2,2,1\n");
+  folder.write("grid/*.c_q.weight=0.2/config.toml", "steps=5000\n");
+  folder.write("grid/*.c_q.weight=0.2/status.json",
+               R"({"state": "interrupted", "step": 7, "steps": 5000, "error": ""})");
+  const ReportSweep sweep = collect(folder.path() / "grid");
+  ASSERT_EQ(sweep.cells.size(), 2u);
+  EXPECT_EQ(sweep.table.cells[1].radii, std::vector<double>{0.2});
+}
+
 TEST(ReportSweep, CellsThatHaveBegunAreShown) {
   const TemporaryFolder folder;
   const fs::path path = make_sweep(folder);

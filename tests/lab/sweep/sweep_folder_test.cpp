@@ -6,6 +6,8 @@
 #include <sstream>
 
 #include "lab/sweep/folder_lock.h"
+#include "lab/train/config_fields.h"
+#include "tests/expect_error.h"
 #include "tests/lab/train/small_config.h"
 #include "tests/temporary_folder.h"
 
@@ -53,6 +55,33 @@ TEST(SweepFolder, TwoAtOnceLoseNoRow) {
     other.wait();
     EXPECT_EQ(radii_in(folder.path() / "sweep.csv").size(), 2u);
   }
+}
+
+// A table ranks its cells, which must differ in nothing but their radii.
+TEST(SweepFolder, TakesNoCellOfAnotherConfig) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  const std::string path = (folder.path() / "hidden=0.01").string();
+  folder.write("sweep.csv", "hidden,val,loss,seconds\n0.01,2,3,4\n");
+  TrainConfig cell = config;
+  cell.radius = "hidden=0.01";
+  cell.out = path;
+  std::filesystem::create_directory(path);
+  folder.write("hidden=0.01/config.toml", config_toml(cell));
+  const SweepFolder sweep("sweep", folder.path(), {"hidden"});
+  EXPECT_EQ(sweep.plan(config, {0.02}).config.radius, "hidden=0.02");
+  config.steps = 40;
+  EXPECT_INPUT_ERROR(sweep.plan(config, {0.02}),
+                     "sweep: " + path + " holds a run with another config; choose another --out");
+}
+
+TEST(SweepFolder, ACellGoesOnWithItsOwnRadiiOnly) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_config();
+  config.on_nan = "rollback";
+  EXPECT_INPUT_ERROR(SweepFolder("sweep", folder.path(), {"hidden"}).plan(config, {0.02}),
+                     "sweep: --on-nan rollback would train a cell with other radii than its own; allowed are error and "
+                     "skip");
 }
 
 }  // namespace
