@@ -56,8 +56,12 @@ Split shuffled(std::string_view text, int64_t validation_bytes, const fs::path& 
   return split;
 }
 
+// A file alone is somebody else's, or what a kill between the two left.
 bool is_prepared(const Corpus& corpus, const Announce& announce) {
-  if (!fs::exists(corpus.train) || !fs::exists(corpus.validation)) return false;
+  const bool train = fs::exists(corpus.train), validation = fs::exists(corpus.validation);
+  GLUON_CHECK(train == validation, "reproduce: ", train ? corpus.train : corpus.validation, " is there without ",
+              train ? corpus.validation : corpus.train, "; remove it or choose another --out");
+  if (!train) return false;
   announce(join(corpus.train, " has been prepared before, --data is not read for it"));
   return true;
 }

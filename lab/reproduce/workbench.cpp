@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "gluon/core/atomic_file.h"
+#include "gluon/core/check.h"
 #include "gluon/core/csv.h"
 #include "gluon/core/spec.h"
 #include "gluon/smoothness/trajectory.h"
@@ -45,6 +46,9 @@ TrainConfig with_saved_places(TrainConfig config) {
 
 Workbench::Workbench(WorkbenchOptions options, Progress& progress, Announce announce, const std::atomic<bool>& stop)
     : options_(std::move(options)), progress_(progress), announce_(std::move(announce)), stop_(stop) {
+  std::error_code error;
+  GLUON_CHECK(!fs::equivalent(options_.data, prepared(), error), "reproduce: ", prepared().string(),
+              ", where --out keeps prepared data, is the folder that --data names; choose another --out");
   (void)results();  // fails before anything is trained
 }
 
@@ -66,7 +70,7 @@ std::map<std::string, Workbench::Row> Workbench::results() const {
 
 TrainConfig Workbench::language() {
   const auto prepare = small() ? prepare_bytes : prepare_tokens;
-  if (!corpus_) corpus_ = prepare(options_.data, options_.out / "data", announce_, stop_);
+  if (!corpus_) corpus_ = prepare(options_.data, prepared(), announce_, stop_);
   TrainConfig config;
   config.model = pick("nanogpt-tiny", "nanogpt-124m");
   config.data = corpus_->train;

@@ -49,6 +49,9 @@ class Workbench {
   /// `small_one` with --small, else `full`.
   template <typename Value> Value pick(Value small_one, Value full) const { return small() ? small_one : full; }
 
+  /// Where the texts of the language models are kept.
+  std::filesystem::path prepared() const { return options_.out / "data"; }
+
   /// DATA/`name`. Throws MissingMaterial when there is nothing.
   std::filesystem::path material(const std::string& name) const { return lab::material(options_.data, name); }
 

@@ -18,6 +18,15 @@ expect 2 "reproduce: data needs none/text/wikipedia.txt.xz; --data names its fol
 expect 0 "nothing to prepare" reproduce data --small --data none --out r
 check "nothing is left of what could not run" [ ! -e r/results.csv ]
 
+# What people keep in the places where it writes is not replaced.
+mkdir data mine mine/data text
+printf 'precious\n' | tee data/train.txt >mine/data/train.txt
+head -c 1100000 /dev/zero | tr '\0' 'a' >text/openwebtext-sample.txt
+expect 2 "./data, where --out keeps prepared data, is the folder that --data names" reproduce data --small --out .
+expect 2 "mine/data/train.txt is there without mine/data/validation.txt; remove it or choose another --out" \
+  reproduce data --small --data . --out mine
+check "texts of one's own are kept" cmp data/train.txt mine/data/train.txt
+
 # norms: two runs. Stopped in the first one, the same command goes on.
 "$program" reproduce norms --small --data none --out r >first.txt 2>&1 &
 pid=$!
