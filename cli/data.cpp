@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/train_options.h"
 #include "gluon/core/check.h"
 #include "gluon/core/printable.h"
 #include "lab/data/input_file.h"
@@ -64,8 +65,10 @@ void add_data(CLI::App& app) {
   CLI::App* command =
       data->add_subcommand("tokenize", "Encode text files (also .xz) as token shards with GPT-2's vocabulary");
   auto options = std::make_shared<TokenizeOptions>();
-  command->add_option("--vocab", options->vocab, "Folder with encoder.json and vocab.bpe")->required();
-  command->add_option("--out", options->out, "Folder for the .bin files")->required();
+  command->add_option("--vocab", options->vocab, "Folder with encoder.json and vocab.bpe")
+      ->required()
+      ->check(given_path());
+  command->add_option("--out", options->out, "Folder for the .bin files")->required()->check(given_path());
   command->add_option("files", options->files, "Files, folders or patterns")->required();
   command->callback([options] { tokenize(*options); });
 }

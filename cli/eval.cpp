@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/train_options.h"
 #include "gluon/core/check.h"
 #include "lab/models/zoo.h"
 #include "lab/train/config_fields.h"
@@ -26,13 +27,16 @@ void add_eval(CLI::App& app) {
   auto run = std::make_shared<std::string>();
   auto data = std::make_shared<std::string>();
   auto tokens = std::make_shared<int64_t>(0);
-  command->add_option("run", *run, "Run directory")->required();
-  command->add_option("--data", *data, "Other data of the same kind: all tokens of it, or its test images");
+  command->add_option("run", *run, "Run directory")->required()->check(given_path());
+  command->add_option("--data", *data, "Other data of the same kind: all tokens of it, or its test images")
+      ->check(given_path());
   command->add_option("--val-tokens", *tokens, "Tokens to validate on (0: all of --data, or as the run)");
   command->callback([run, data, tokens] {
     lab::TrainConfig config = lab::read_run_config(*run);
-    lab::Experiment experiment = lab::make_experiment(config, /*trains=*/false);
     GLUON_CHECK(*tokens >= 0, "eval: --val-tokens must be >= 1, or 0 for all, got ", *tokens);
+    GLUON_CHECK(*tokens == 0 || lab::is_language_model(config.model), "eval: ", config.model,
+                " validates on the test images of its data; it does not take --val-tokens, got ", *tokens);
+    lab::Experiment experiment = lab::make_experiment(config, /*trains=*/false);
     if (data->empty() && config.val_data.empty()) {
       const int64_t unseen = validation_tokens(*experiment.dataset);
       GLUON_CHECK(*tokens <= unseen, "eval: the run has not trained on the last ", unseen,

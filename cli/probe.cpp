@@ -117,7 +117,7 @@ void run_probe(const CLI::App& command, ProbeCommand& probe, const std::string& 
     text << "\nstopped after " << result.search.tried.size() << " probes; run the same command again to continue\n";
     throw CLI::RuntimeError(stopped_code());
   }
-  const std::string toml = lab::config_toml(result.tuned);
+  const std::string toml = lab::tuned_toml(result.tuned);
   GLUON_CHECK(
       plan.probes > 0 || !fs::exists(config) || read_text(config, "tune") == toml, "tune: ", config.string(),
       " holds another result, which one of no probes must not replace; give a larger --budget or choose another "

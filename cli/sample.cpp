@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/text_output.h"
+#include "cli/train_options.h"
 #include "gluon/core/check.h"
 #include "lab/train/config_fields.h"
 #include "lab/train/sample.h"
@@ -15,7 +16,7 @@ void add_sample(CLI::App& app) {
   CLI::App* command = app.add_subcommand("sample", "Generate text with a trained language model");
   auto run = std::make_shared<std::string>();
   auto options = std::make_shared<lab::SampleOptions>();
-  command->add_option("run", *run, "Run directory")->required();
+  command->add_option("run", *run, "Run directory")->required()->check(given_path());
   command->add_option("--prompt", options->prompt, "Text to continue")->capture_default_str();
   command->add_option("--count", options->count, "Tokens to generate")->capture_default_str();
   command->add_option("--temperature", options->temperature, "0: always the most likely token")->capture_default_str();

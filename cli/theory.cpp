@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/commands.h"
+#include "cli/train_options.h"
 #include "gluon/core/check.h"
 #include "gluon/core/spec.h"
 #include "gluon/fit/fit.h"
@@ -310,7 +311,8 @@ void add_theory(CLI::App& app) {
   command->add_option("--theorem", flags->theorem, "1, 1w (weighted), pl, pl0 (L1 = 0), 2, 2w or 3")->required();
   command->add_option("--L0", flags->l0, "L0 of every layer: a,b,...");
   command->add_option("--L1", flags->l1, "L1 of every layer: a,b,...");
-  command->add_option("--run", flags->run, "Take L0, L1 and Delta0 from this run, which recorded smoothness");
+  command->add_option("--run", flags->run, "Take L0, L1 and Delta0 from this run, which recorded smoothness")
+      ->check(given_path());
   command->add_option("--delta0", flags->initial_gap, "f(X_0) - inf f");
   command->add_option("--eps", flags->precision, "Precision: print the number of iterations it takes");
   command->add_option("--steps", flags->steps, "Iterations: print the bound after this many")->type_name("COUNT");

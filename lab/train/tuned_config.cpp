@@ -17,6 +17,8 @@
 namespace gluon::lab {
 namespace {
 
+constexpr std::string_view kMark = "# by gluon tune";
+
 // Four digits: a measured radius is not more accurate.
 std::string short_text(double value) {
   std::ostringstream text;
@@ -266,22 +268,24 @@ TunedConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> ra
   return tuned;
 }
 
+std::string tuned_toml(const TrainConfig& config) { return join(kMark, "\n", config_toml(config)); }
+
 void check_tuned_path(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   GLUON_CHECK(!RunDirectory::is_name(name), "tune: --out must not be the ", name, " of a run, got ", path.string());
   std::error_code ignored;
   if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return;
   bool own = false;
-  try {  // one written by hand does not have all keys in their order
+  try {  // of what it wrote, nothing was changed since
     TrainConfig config;
     own = std::filesystem::is_regular_file(path, ignored);
     if (own) read_config_toml(path, config);
-    own = own && config_toml(config) == read_text(path, "tune");
+    own = own && tuned_toml(config) == read_text(path, "tune");
   } catch (const InputError&) {
     own = false;
   }
-  GLUON_CHECK(own, "tune: ", path.string(),
-              " exists and is not a config that gluon tune wrote; move it away or choose another --out");
+  GLUON_CHECK(own, "tune: ", path.string(), " exists and is not a config that gluon tune wrote, with the first line '",
+              kMark, "'; move it away or choose another --out");
 }
 
 }  // namespace gluon::lab

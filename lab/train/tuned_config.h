@@ -27,7 +27,10 @@ struct TunedConfig {
 /// norms than the preset's (--smoothness-geometry).
 TunedConfig tuned_config(const TrainConfig& run, std::span<const GroupRadius> radii, const TrajectoryFit& fits);
 
-/// Throws InputError unless `path` is free, or holds a config as gluon tune writes them, and is no file of a run.
+/// What gluon tune writes: the config after a first line that says who wrote it.
+std::string tuned_toml(const TrainConfig& config);
+
+/// Throws InputError unless `path` is free, or holds a config as tuned_toml() writes them, and is no file of a run.
 void check_tuned_path(const std::filesystem::path& path);
 
 }  // namespace gluon::lab

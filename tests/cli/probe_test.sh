@@ -11,6 +11,7 @@ run=(tune --probe "${shape[@]}" --steps 400 --budget 80%)
 expect 0 "tune: up to 5 probes of 64 steps, at most 320 of the run's 400 steps (80 %)" "${run[@]}" --out "$work/probes"
 "$program" "${run[@]}" --out "$work/probes" >"$work/probes.log"
 check "the cost is said first" grep -q "^tune: up to 5 probes" <(head -1 "$work/probes.log")
+check "it says who wrote it" [ "$(head -n 1 "$work/probes/tuned.toml")" = "# by gluon tune" ]
 check "a config to train with" grep -q '^radius="factor=' "$work/probes/tuned.toml"
 check "it keeps the run's steps" grep -q '^steps=400$' "$work/probes/tuned.toml"
 check "it names no folder" [ "$(grep -c "$work/probes" "$work/probes/tuned.toml")" -eq 0 ]
@@ -106,7 +107,9 @@ printf 'preset="unscion"\n' >"$work/plain.toml"
 expect 2 "tune: expected a run directory, or --probe and the flags of gluon train" tune
 expect 2 "--steps requires --probe" tune "$work/next" --steps 4
 expect 2 "--budget requires --probe" tune "$work/next" --budget 10%
-expect 2 "run excludes --probe" tune "$work/next" --probe --out "$work/bad"
+expect 2 "tune: --probe takes no run directory, got $work/next" tune "$work/next" --probe --out "$work/bad"
+expect 2 "not expected: --stepz" tune --probe --stepz 3200 "${shape[@]}" --out "$work/bad" # and not its value
+expect 2 "not expected: --sample" tune --probe --sample 5 "${shape[@]}" --out "$work/bad"
 expect 2 "--lambda excludes --probe" tune --probe --lambda 0 --out "$work/bad"
 expect 2 "tune: --probe needs the folder of its probes: --out DIR" tune --probe
 expect 2 "finds the factor of preset sphere, got preset muon; add --preset sphere --radius auto" "${run[@]}" --preset muon --out "$work/bad"

@@ -15,16 +15,25 @@ for file in config.toml log.csv smoothness.csv facts.json status.json; do
   expect 2 "tune: --out must not be the $file of a run" tune "$work/rule" --out "$work/rule/$file"
 done
 expect 2 "tune: --out must not be the report.html of a run" tune "$work/rule" --out "$work/rule/report.html"
-expect 2 "latest exists and is not a config that gluon tune wrote; move it away or choose another --out" \
+expect 2 "latest exists and is not a config that gluon tune wrote, with the first line '# by gluon tune'; move it away or choose another --out" \
   tune "$work/rule" --out "$work/rule/checkpoint/latest"
 printf 'steps=4\n' >"$work/mine.toml"
 expect 2 "mine.toml exists and is not a config that gluon tune wrote" tune "$work/rule" --out "$work/mine.toml"
 check "a config of one's own is kept" has_line "$work/mine.toml" steps=4
+cp "$work/rule/config.toml" "$work/whole.toml" # all keys in their order, as older versions of tune wrote them, too
+expect 2 "whole.toml exists and is not a config that gluon tune wrote, with the first line '# by gluon tune'; move it away" \
+  tune "$work/rule" --out "$work/whole.toml"
+check "a whole config of one's own is kept" cmp "$work/rule/config.toml" "$work/whole.toml"
 check "a refused tune changed the run" diff -r "$work/before" "$work/rule"
 
 # Entries of --radius for groups without a radius stay; the next run takes them.
 expect 0 "kept from the run: --radius hidden=power(0.1)" tune "$work/rule"
 expect 0 ",hidden=power(0.1) (preset unscion)" tune "$work/rule" # over its own
+check "it says who wrote it" [ "$(head -n 1 "$work/rule/tuned.toml")" = "# by gluon tune" ]
+sed -i 1d "$work/rule/tuned.toml"
+expect 2 "tuned.toml exists and is not a config that gluon tune wrote, with the first line" tune "$work/rule"
+rm "$work/rule/tuned.toml"
+expect 0 "next run:" tune "$work/rule"
 expect 0 "power(0.1)" train --config "$work/rule/tuned.toml" --steps 2 --out "$work/next"
 expect 0 "finished" train "${measured[@]}" --radius 'all=power(0.1)' --out "$work/all"
 expect 2 "none of the 7 layers gives a radius" tune "$work/all"
@@ -37,6 +46,33 @@ expect 0 "finished" train "${measured[@]}" --preset adamw --lr 0.01 --weight-dec
 expect 0 "left out: --lr 0.01, --clip 2, --weight-decay 0.1 of AdamW" tune "$work/adam"
 check "no weight decay" has_line "$work/adam/tuned.toml" weight-decay=-1
 expect 0 "finished" train --config "$work/adam/tuned.toml" --steps 2 --out "$work/next2"
+
+# An empty path, as "$UNSET" gives it, is not the run's own.
+for command in eval sample tune fit; do
+  expect 2 ": expected a path, got an empty one" "$command" ''
+done
+expect 2 "--data: expected a path, got an empty one" eval "$work/rule" --data ''
+expect 2 "--out: expected a path, got an empty one" tune "$work/rule" --out ''
+
+# What a run cannot be asked for is said before its data are read.
+mkdir "$work/images"
+printf 'model="cifar-cnn"\ndata="nosuch"\n' >"$work/images/config.toml"
+expect 2 "eval: cifar-cnn validates on the test images of its data; it does not take --val-tokens, got 5" \
+  eval "$work/images" --val-tokens 5
+
+# Tokens of shards are no text: 300 times the token 1, after the header.
+{
+  printf '\x88\xd8\x34\x01\x01\x00\x00\x00\x2c\x01\x00\x00'
+  head -c 1012 /dev/zero
+  for _ in $(seq 300); do printf '\x01\x00'; done
+} >"$work/ones.bin"
+shards=("${tiny[@]}" --data "$work/ones.bin" --steps 2)
+shards=("${shards[@]:2}")
+no_text="sample: the run is trained on token shards, '$work/ones.bin', and has no --vocab to turn tokens into text"
+expect 0 "finished" train "${shards[@]}" --out "$work/shards"
+expect 2 "$no_text" sample "$work/shards" --prompt hi --count 12
+expect 2 "$no_text" train "${shards[@]}" --sample 12 --out "$work/no-sample"
+check "a refused sample left a run" [ ! -e "$work/no-sample" ]
 
 # A folder holds a run or a sweep.
 cells=("${tiny[@]}" --steps 3)

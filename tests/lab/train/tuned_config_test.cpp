@@ -156,14 +156,21 @@ TEST(TunedConfig, OnlyConfigsOfItsOwnAreReplaced) {
   TrainConfig config;
   config.data = "a \"quoted\" name.txt";
   config.lr = 0.1;
-  EXPECT_NO_THROW(check_tuned_path(folder.write("next.toml", config_toml(config))));
+  EXPECT_NO_THROW(check_tuned_path(folder.write("next.toml", tuned_toml(config))));
+  TrainConfig read;
+  read_config_toml(folder.path() / "next.toml", read);
+  EXPECT_EQ(config_toml(read), config_toml(config));
   for (const std::string name : {"config.toml", "log.csv", "smoothness.csv", "facts.json", "status.json", "report.html",
                                  "events.out.tfevents.gluon", "checkpoint"}) {
     EXPECT_INPUT_ERROR(check_tuned_path(folder.path() / name), "tune: --out must not be the " + name + " of a run");
   }
-  for (const std::string text : {"", "steps=4\n", "step-00000003.safetensors\n", "\xff"}) {
-    EXPECT_INPUT_ERROR(check_tuned_path(folder.write("latest", text)),
-                       "latest exists and is not a config that gluon tune wrote; move it away or choose another --out");
+  const std::string whole = config_toml(config);  // as gluon train writes it, and older versions of gluon tune did
+  for (const std::string& text : {std::string(), std::string("steps=4\n"), std::string("# by gluon tune\nsteps=4\n"),
+                                  std::string("step-00000003.safetensors\n"), std::string("\xff"), whole}) {
+    EXPECT_INPUT_ERROR(
+        check_tuned_path(folder.write("latest", text)),
+        "latest exists and is not a config that gluon tune wrote, with the first line '# by gluon tune'; move it "
+        "away or choose another --out");
   }
   EXPECT_INPUT_ERROR(check_tuned_path(folder.path()), "exists and is not a config");
   EXPECT_INPUT_ERROR(check_tuned_path("/dev/zero"), "exists and is not a config");
