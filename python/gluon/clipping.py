@@ -6,10 +6,19 @@ from typing import Iterable, Optional
 
 import torch
 
+from . import _core
 from .shards import is_dtensor
 
 STEPS = 8  # of an optimizer that are looked at; runs are clipped from their beginning
 REPEATS = 3  # steps with the same length before it is clipping
+
+
+def ignores_lengths(geometry: _core.Geometry) -> bool:
+    """Whether an LMO moves any layers by radii that do not read the dual norm."""
+    return any(
+        rule["norm"] != "adamw" and not str(rule["radius"]).startswith(("smooth", "relative_noise", "steepest"))
+        for rule in geometry.rules
+    )
 
 
 class ClippingWatch:

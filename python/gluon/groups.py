@@ -1,6 +1,6 @@
 """Keys of parameter groups: which there are, and which have changed since the optimizer last read them."""
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Container, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -57,6 +57,10 @@ def _routing(groups: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     return [{key: _plain(group[key]) for key in ROUTING_KEYS if group.get(key) is not None} for group in groups]
 
 
+def _kind(parameter: torch.Tensor) -> Tuple[torch.dtype, torch.device]:
+    return parameter.dtype, parameter.device
+
+
 class Snapshot:
     """What the core was made of: the parameters, names and routing keys of all groups."""
 
@@ -64,6 +68,7 @@ class Snapshot:
         self.parameters: List[List[torch.Tensor]] = [list(group["params"]) for group in groups]
         self.names: List[List[str]] = [list(group["param_names"]) for group in groups]
         self.routing = _routing(groups)
+        self._kinds = {id(x): _kind(x) for parameters in self.parameters for x in parameters}
 
     def replaced(self, groups: Sequence[Mapping[str, Any]]) -> bool:
         """Whether the groups have other parameters. Raises ValueError where momentum would not fit them."""
@@ -94,3 +99,13 @@ class Snapshot:
     def rerouted(self, groups: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a routing key has changed."""
         return _routing(groups) != self.routing
+
+    def moved(self, groups: Sequence[Mapping[str, Any]], joined: Container[str]) -> Optional[str]:
+        """What model.to() or model.double() did to the first of the parameters in `joined`; None if nothing."""
+        for group in groups:
+            for name, parameter in zip(group["param_names"], group["params"]):
+                now = _kind(parameter)
+                was = self._kinds.get(id(parameter), now)
+                if was != now and name in joined:
+                    return f"'{name}' was {was[0]} on {was[1]} and is {now[0]} on {now[1]}"
+        return None

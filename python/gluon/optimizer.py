@@ -14,7 +14,7 @@ import torch
 from . import _core
 from .arguments import hint_at_lr, unknown_argument
 from .checkpoints import Checkpoints
-from .clipping import ClippingWatch
+from .clipping import ClippingWatch, ignores_lengths
 from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .live_state import LiveState
@@ -150,14 +150,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             hint_at_lr(self.param_groups, self._base)
         check_patterns(self._roles, self._names())
         # A rank's own gradients have other lengths than their mean, which clipping may have shortened.
-        self._clipping = ClippingWatch() if self._collective is None and self._ignores_lengths() else None
-
-    def _ignores_lengths(self) -> bool:
-        """Whether an LMO moves any layers by radii that do not read the dual norm."""
-        return any(
-            rule["norm"] != "adamw" and not str(rule["radius"]).startswith(("smooth", "relative_noise", "steepest"))
-            for rule in self._base.rules
-        )
+        self._clipping = ClippingWatch() if self._collective is None and ignores_lengths(self._base) else None
 
     # What a subclass may change: further defaults of groups; whether lr is a factor on radii that have values of their
     # own; and whether torch's schedulers, which look for "momentum" among the defaults, may write theirs there.
@@ -231,8 +224,9 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         self._snapshot = Snapshot(self.param_groups)
         self._built = True
 
-    def _follow_groups(self) -> None:
-        """Makes a new core if a parameter was unfrozen or replaced, or a group's role, norm, radius, ... changed."""
+    def _follow_groups(self, steps: bool = False) -> None:
+        """Makes a new core if a parameter was unfrozen or replaced, or a group's role, norm, radius, ... changed; before
+        the first step also if the model was moved. `steps`: raises ValueError if it was moved later."""
         for index, group in enumerate(self.param_groups):
             check_keys(group, index)
         replaced = self._snapshot.replaced(self.param_groups)
@@ -242,8 +236,15 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
                 "replace them before creating the recorder"
             )
         unfrozen = any(x.requires_grad and name not in self._joined for name, x, *_ in self._parameters())
-        if replaced or unfrozen or self._snapshot.rerouted(self.param_groups):
+        moved = self._snapshot.moved(self.param_groups, self._joined)
+        early = moved is not None and self.steps_taken == 0
+        if replaced or unfrozen or early or self._snapshot.rerouted(self.param_groups):
             self._rebuild()
+        elif moved is not None and steps:
+            raise ValueError(
+                f"parameters: {moved} after {self.steps_taken} steps; move a model before the first step, or call "
+                "optimizer.load_state_dict(optimizer.state_dict()) to take the state along"
+            )
 
     def _rebuild(self, also: Iterable[str] = ()) -> None:
         """Replaces the core by one for the current groups; existing parameters keep their state.
@@ -305,7 +306,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._follow_groups()
+        self._follow_groups(steps=True)
         named = [(name, parameter) for name, parameter, *_ in self._parameters()]
         refuse_other_parameters(named, None if self._module is None else self._module(), self._collective is None)
         self._hand_on_settings(self._core)

@@ -107,13 +107,6 @@ def test_sparse_gradient_is_rejected():
         optimizer.step()
 
 
-def test_parameter_with_changed_dtype_is_rejected(model):
-    optimizer = gluon.Gluon(model.named_parameters())
-    model.double()
-    with pytest.raises(ValueError, match="at the start and is now"):
-        optimizer.step()
-
-
 def test_unnamed_parameters_warn_and_get_roles_from_shapes():
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4, 2))
     with pytest.warns(UserWarning, match="roles are guessed from their shapes"):
