@@ -55,7 +55,7 @@ config = transformers.GPT2Config(
 )
 model = transformers.GPT2LMHeadModel(config)
 if args.optimizer == "muon":
-    # GPT-2's layers store (in, out); this scale of a step is the same for a matrix and its transpose.
+    # With this scale steps are about as long as AdamW's, so that lr serves both.
     optimizer = gluon.Muon(model, lr=lr, adjust_lr_fn="match_rms_adamw", adamw_lr=lr)
     print(optimizer.routing_report())
 else:

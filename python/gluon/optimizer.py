@@ -15,6 +15,7 @@ from . import _core
 from .arguments import hint_at_lr, unknown_argument
 from .checkpoints import Checkpoints
 from .clipping import ClippingWatch, ignores_lengths
+from .conv1d import warn_of_rows, with_transposed
 from .distributed import all_or_none, check_layers, collective_of
 from .groups import Snapshot, check_keys, number
 from .live_state import LiveState
@@ -41,12 +42,12 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     """Moves every layer along the LMO of its own norm, by its radius.
 
     Args:
-        params: ``model.named_parameters()``, the model itself (roles then follow the module types), groups as dicts, or
-            plain parameters (roles are guessed from shapes, with a warning). A group may set ``lr``, ``momentum``,
-            ``role`` and, for its own layers, ``norm``, ``normalize`` (``"normuon(0.95)"``, ``"adamuon(0.95)"``),
-            ``radius``, ``weight_decay``, ``decay`` (in its place ``"cautious(0.01)"``, or with a schedule
-            ``"cautious(0.01,linear(5000,5000))"``), ``ball``, ``sphere`` and ``split``. Changes take effect at the next
-            step; other keys raise ValueError.
+        params: ``model.named_parameters()``, the model itself (roles then follow the module types, and transformers'
+            Conv1D counts as Linear), groups as dicts, or plain parameters (roles are guessed from shapes, with a
+            warning). A group may set ``lr``, ``momentum``, ``role`` and, for its own layers, ``norm``, ``normalize``
+            (``"normuon(0.95)"``, ``"adamuon(0.95)"``), ``radius``, ``weight_decay``, ``decay`` (in its place
+            ``"cautious(0.01)"``, or with a schedule ``"cautious(0.01,linear(5000,5000))"``), ``ball``, ``sphere`` and
+            ``split``. Changes take effect at the next step; other keys raise ValueError.
         lr: factor on all radii, which torch's schedulers change.
         preset: ``"unscion"`` (the default), ``"scion"``, ``"sphere"`` (with ``radius="auto"`` the default),
             ``"muon"`` and ``"normuon"`` (also ``"muon(SCALE)"`` and ``"normuon(SCALE)"`` with ``none``, ``aspect``,
@@ -149,6 +150,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         if self._lr_is_a_factor and radius is None and geometry is None:
             hint_at_lr(self.param_groups, self._base)
         check_patterns(self._roles, self._names())
+        warn_of_rows(self.geometry, self._core.layers, self._module_roles, orthogonalizer)
         # A rank's own gradients have other lengths than their mean, which clipping may have shortened.
         self._clipping = ClippingWatch() if self._collective is None and ignores_lengths(self._base) else None
 
@@ -225,8 +227,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         self._built = True
 
     def _follow_groups(self, steps: bool = False) -> None:
-        """Makes a new core if a parameter was unfrozen or replaced, or a group's role, norm, radius, ... changed; before
-        the first step also if the model was moved. `steps`: raises ValueError if it was moved later."""
+        """Makes a new core if a parameter was unfrozen or replaced, a group's role, norm, radius, ... changed, or the
+        model was moved before the first step. `steps`: raises ValueError if it was moved later."""
         for index, group in enumerate(self.param_groups):
             check_keys(group, index)
         replaced = self._snapshot.replaced(self.param_groups)
@@ -334,7 +336,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
     def _rules_for(self, layers: List[_core.Layer]) -> _core.Geometry:
         rules = [rule for index, group in enumerate(self.param_groups) for rule in self._rules_of(index, group)]
         geometry = _core.Geometry(rules + self._base.rules, self._base.momentum) if rules else self._base
-        return without_frozen(geometry, self._names(), layers)
+        geometry = without_frozen(geometry, self._names(), layers)
+        return with_transposed(geometry, layers, self._module_roles, self._options["orthogonalizer"])
 
     def _rules_of(self, index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
         """The rules that precede the others for the layers of a group."""

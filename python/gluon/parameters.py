@@ -6,6 +6,7 @@ from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Tupl
 import torch
 
 from . import _core
+from .conv1d import TRANSPOSED, is_conv1d
 from .shards import whole_of
 
 Parameters = Union[
@@ -29,6 +30,8 @@ def module_roles(module: torch.nn.Module) -> Dict[int, str]:
             roles[id(weight)] = "conv"
         elif isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             roles[id(weight)] = "embedding"
+        elif is_conv1d(part):
+            roles.setdefault(id(weight), TRANSPOSED)
     return roles
 
 
@@ -128,7 +131,8 @@ def layers_of(
                 "without matrices; shard the model by fully_shard() instead"
             )
         told = next((role for pattern, role in overrides.items() if _core.glob_match(pattern, name)), group.get("role"))
-        role = told or by_module.get(name) or _core.infer_role(name, list(parameter.shape))
+        known = by_module.get(name)
+        role = told or (known if known != TRANSPOSED else None) or _core.infer_role(name, list(parameter.shape))
         trains = parameter.requires_grad or name in joined
         if role == "transposed":
             if trains:
@@ -138,7 +142,7 @@ def layers_of(
                 )
             continue
         layers.append(_core.Layer(name, whole_of(name, parameter, trains), role, index))
-        given.append(told is not None)
+        given.append(told is not None or known == TRANSPOSED)
         trained.append(trains)
     # Frozen layers are looked at as well, so that no role changes when one is unfrozen.
     head = _core.find_head(layers)
