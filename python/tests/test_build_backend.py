@@ -11,6 +11,7 @@ import sys
 import zipfile
 
 import pytest
+import torch
 
 import gluon
 
@@ -74,6 +75,19 @@ def test_wheel_steps_in_an_environment_without_a_compiler(backend, tmp_path, mon
     assert weight.strip() == "[[-0.5, 0.0], [0.0, -0.5]]"
 
 
+def write_cmake(folder, fails=False):
+    """In the place of cmake: notes the generator, prints what Ninja would, makes the module."""
+    lines = "".join(f'echo "[{i}/20] Building {i}.o"; ' for i in range(1, 21)) + ("exit 3; " if fails else "")
+    script = f"""#!/bin/sh
+echo "$CMAKE_GENERATOR" >> {folder}/generators
+if [ "$1" = --build ]; then {lines}fi
+"""
+    (folder / "cmake").write_text(script)
+    (folder / "cmake").chmod(0o755)
+    (folder / "python" / "gluon").mkdir(parents=True)
+    (folder / "python" / "gluon" / "_core.so").touch()
+
+
 @pytest.mark.parametrize("chosen, expected", [(None, "Ninja"), ("Unix Makefiles", "Unix Makefiles")])
 def test_build_uses_ninja_where_it_is(backend, monkeypatch, tmp_path, chosen, expected):
     """By default CMake would want make, which a machine with all that docs/install.md lists need not have."""
@@ -82,17 +96,98 @@ def test_build_uses_ninja_where_it_is(backend, monkeypatch, tmp_path, chosen, ex
     monkeypatch.setenv("CMAKE_GENERATOR", chosen or "")
     if chosen is None:
         monkeypatch.delenv("CMAKE_GENERATOR")
-    generators = []
-    monkeypatch.setattr(
-        backend.subprocess, "run", lambda command, check, env: generators.append(env["CMAKE_GENERATOR"])
-    )
-    (tmp_path / "python" / "gluon").mkdir(parents=True)
-    (tmp_path / "python" / "gluon" / "_core.so").touch()
+    write_cmake(tmp_path)
     backend._build(str(tmp_path))
-    assert generators == [expected] * 2
+    assert (tmp_path / "generators").read_text().splitlines() == [expected] * 2
 
 
 @pytest.mark.parametrize("folder, kept", [("/tmp/pip-build-env-x/site", False), ("/opt/packages", True)])
 def test_build_drops_pips_isolation_and_keeps_the_users_path(backend, monkeypatch, folder, kept):
     monkeypatch.setenv("PYTHONPATH", folder)
     assert ("PYTHONPATH" in backend._outside()) == kept
+
+
+def test_announcement_has_what_is_built_and_how_long_it_takes(backend):
+    text = backend._announcement(70, 2, 4, "2.14.0")
+    python = ".".join(map(str, sys.version_info[:2]))
+    assert text.startswith(f"gluon-lmo {gluon.__version__} for Python {python} and torch 2.14.0: compiles 70 C++ files, 2")
+    assert "about 2 minutes" in text and "CUDA" not in text
+    assert "about 3 minutes" in backend._announcement(70, 8, 1, "2.14.0")
+    assert "about 1 minute " in backend._announcement(70, 8, 8, None)
+    assert "torch (not found)" in backend._announcement(70, 8, 8, None)
+    assert "CUDA kernels, which are built where nvcc is, take longer" in backend._announcement(70, 2, 4, "2.11.0+cu128")
+
+
+def test_torch_is_found_without_being_imported(backend, tmp_path):
+    assert backend._torch_version(dict(os.environ)) == torch.__version__
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError")
+    assert backend._torch_version({**os.environ, "PYTHONPATH": str(tmp_path)}) is None
+    (tmp_path / "torch" / "version.py").write_text("from typing import Optional\n__version__: str = '2.99.1+cu999'\n")
+    assert backend._torch_version({**os.environ, "PYTHONPATH": str(tmp_path)}) == "2.99.1+cu999"
+
+
+NINJA = [f"[{i}/40] Building CXX object {i}.o\n" for i in range(1, 41)]
+MAKE = [f"[{i:3d}%] Building CXX object {i}.o\n" for i in range(1, 101)]
+
+
+@pytest.mark.parametrize("lines", [NINJA, MAKE], ids=["ninja", "make"])
+def test_every_tenth_is_said_once_with_the_time_left(backend, monkeypatch, lines):
+    now = [0.0]
+    monkeypatch.setattr(backend.time, "monotonic", lambda: now[0])
+    tenths, said = backend._Tenths(), []
+    for line in lines:
+        now[0] += 600 / len(lines)
+        said += [tenths.read("ninja: a warning [7/8]\n"), tenths.read(line)]
+    texts = [text for text in said if text is not None]
+    assert len(texts) == 9
+    assert texts[0] == "gluon-lmo: 10% built, 9 minutes left"
+    assert texts[-1] == "gluon-lmo: 90% built, 1 minute left"
+
+
+def test_a_build_of_few_steps_says_fewer_tenths(backend):
+    tenths = backend._Tenths()
+    assert [tenths.read(f"[{i}/3] x") is not None for i in (1, 2, 3)] == [True, True, False]
+    assert "30%" in backend._Tenths().read("[1/3] x")
+    assert backend._Tenths().read("[0/2] Re-checking globbed directories...") is None
+
+
+BUILD = """
+import fcntl, sys, termios
+sys.path.insert(0, sys.argv[1])
+if sys.argv[3] == "terminal":
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+import build_backend
+build_backend._build(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("where", ["terminal", "output"])
+def test_progress_is_for_the_terminal_if_there_is_one(tmp_path, where):
+    write_cmake(tmp_path)
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        pytest.skip(f"no pseudo-terminals: {error}")
+    alone = {**os.environ, "PATH": str(tmp_path)}
+    command = [sys.executable, "-c", BUILD, str(ROOT / "python"), str(tmp_path), where]
+    ended = subprocess.run(command, env=alone, stdin=slave, capture_output=True, text=True, start_new_session=True)
+    os.set_blocking(master, False)
+    try:
+        shown = os.read(master, 1 << 16).decode()
+    except BlockingIOError:
+        shown = ""
+    os.close(master)
+    os.close(slave)
+    assert ended.returncode == 0, ended.stderr
+    assert "[20/20] Building 20.o" in ended.stdout  # for pip -v, and for pip's report of a failure
+    seen, unseen = (shown, ended.stdout) if where == "terminal" else (ended.stdout, shown)
+    assert "C++ files" in seen and seen.count("% built, less than a minute left") == 9
+    assert "gluon-lmo" not in unseen
+
+
+def test_a_failing_build_fails(backend, monkeypatch, tmp_path):
+    write_cmake(tmp_path, fails=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
+        backend._build(str(tmp_path))
