@@ -67,6 +67,16 @@ def check_states(collective: _core.Collective, state: _core.OptimizerState) -> N
     _core.check_agreement(collective, "states", text)
 
 
+def check_owners(old: Any, new: Any, what: str) -> None:
+    """Raises ValueError unless this rank owns the same layers of two cores."""
+    of_old, of_new = ([(x.name, core.owns(index)) for index, x in enumerate(core.layers)] for core in (old, new))
+    if of_old != of_new:
+        raise ValueError(
+            f"{what}: adding parameters would change which rank owns which layer, and a SmoothnessRecorder measures the "
+            "layers that its rank owned; add them before creating the recorder"
+        )
+
+
 @contextlib.contextmanager
 def all_or_none(collective: Optional[_core.Collective], what: str) -> Iterator[None]:
     """An exception inside on one rank raises on all ranks. The ranks must not communicate inside."""

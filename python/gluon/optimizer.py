@@ -16,7 +16,7 @@ from .arguments import hint_at_lr, unknown_argument
 from .checkpoints import Checkpoints
 from .clipping import ClippingWatch, ignores_lengths
 from .conv1d import warn_of_rows, with_transposed
-from .distributed import all_or_none, check_layers, collective_of
+from .distributed import all_or_none, check_layers, check_owners, collective_of
 from .groups import Snapshot, check_keys, number
 from .live_state import LiveState
 from .parameters import (
@@ -32,10 +32,6 @@ _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda fun
 
 def _warn(sentence: str) -> None:
     warnings.warn(f"gluon: {sentence}", stacklevel=4)
-
-
-def _owned(core: _core.Optimizer) -> List[Tuple[str, bool]]:
-    return [(layer.name, core.owns(index)) for index, layer in enumerate(core.layers)]
 
 
 class Gluon(Checkpoints, torch.optim.Optimizer):
@@ -257,11 +253,8 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         old = self._core.state()
         core = self._make_core(self._joined.union(also))
         with all_or_none(self._collective, "when groups change"):
-            if self._observers and self._collective is not None and _owned(core) != _owned(self._core):
-                raise ValueError(
-                    f"{type(self).__name__}: adding parameters would change which rank owns which layer, and a "
-                    "SmoothnessRecorder measures the layers that its rank owned; add them before creating the recorder"
-                )
+            if self._observers and self._collective is not None:
+                check_owners(self._core, core, type(self).__name__)
         fresh = core.state().tensors
         fresh.update((key, tensor) for key, tensor in old.tensors.items() if key in fresh)
         core.load_state(_core.OptimizerState(old.version, old.step, fresh))
