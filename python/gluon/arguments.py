@@ -1,10 +1,10 @@
 """What a constructor says about arguments that it does not have, or that mean something else elsewhere."""
 
 import inspect
-import warnings
 from typing import Any, Iterable, Mapping
 
 from . import _core
+from .warning import warn
 
 # Arguments of other optimizers, and where their meaning is here.
 _FUSED = "leave it out; the step is one call into C++, which handles equal layers together"
@@ -56,10 +56,9 @@ def hint_at_lr(groups: Iterable[Mapping[str, Any]], base: _core.Geometry) -> Non
         if 0 < lr < _HABIT and group.get("radius") is None:
             rule = base.rules[0]
             key = rule.get("role", "all")
-            warnings.warn(
-                f"gluon: lr = {lr:g} multiplies the preset's radii ({key} {rule['radius']}), so that layers hardly "
+            warn(
+                f"lr = {lr:g} multiplies the preset's radii ({key} {rule['radius']}), so that layers hardly "
                 f"move; leave lr at 1 and set radius={{'{key}': ...}}, which is what other optimizers call the "
                 "learning rate",
-                stacklevel=4,
             )
             return

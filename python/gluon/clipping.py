@@ -1,13 +1,13 @@
 """Notices torch.nn.utils.clip_grad_norm_(), which shortens no step of an LMO."""
 
 import math
-import warnings
 from typing import Iterable, Optional
 
 import torch
 
 from . import _core
 from .shards import is_dtensor
+from .warning import warn
 
 STEPS = 8  # of an optimizer that are looked at; runs are clipped from their beginning
 REPEATS = 3  # steps with the same length before it is clipping
@@ -45,11 +45,10 @@ class ClippingWatch:
         self._limit = limit
         if self._same == REPEATS:
             self._left = 0
-            warnings.warn(
-                f"gluon: in {REPEATS} steps the gradients had the total length {limit:g}, as clip_grad_norm_() leaves "
+            warn(
+                f"in {REPEATS} steps the gradients had the total length {limit:g}, as clip_grad_norm_() leaves "
                 "them; Hugging Face's Trainer calls it unless max_grad_norm=0. The length changes no step: each layer "
                 "moves by its radius. To take shorter steps, lower radius or lr (docs/python.md, Gradient clipping)",
-                stacklevel=4,
             )
 
 

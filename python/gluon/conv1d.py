@@ -4,12 +4,12 @@ the optimizer sees the module, it exchanges rows and columns in the rules of the
 """
 
 import re
-import warnings
 from typing import Any, Dict, List, Mapping
 
 import torch
 
 from . import _core
+from .warning import warn
 
 # The role of such weights among those known from modules; what else they are, their names tell.
 TRANSPOSED = "conv1d"
@@ -71,10 +71,9 @@ def warn_of_rows(
         return
     for layer, number in zip(layers, _core.route(layers, geometry, orthogonalizer).rules):
         if _is_ours(layer, roles) and str(geometry.rules[number].get("normalize")).startswith("normuon"):
-            warnings.warn(
-                f"gluon: '{layer.name}' stores its weight as (in, out), so that normuon normalises its inputs and not "
+            warn(
+                f"'{layer.name}' stores its weight as (in, out), so that normuon normalises its inputs and not "
                 "its outputs, as in all layers of the class Conv1D; adamuon is the same for both",
-                stacklevel=4,
             )
             return
 

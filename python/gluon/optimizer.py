@@ -5,7 +5,6 @@ The C++ optimizer has the same parameters and gradients. This file contains torc
 added, or other keys of a group have changed. State dicts and copies are in checkpoints.py.
 """
 
-import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -25,13 +24,10 @@ from .parameters import (
 )  # fmt: skip
 from .sharded import ShardedCore
 from .shards import is_dtensor
+from .warning import warn
 
 # The step is one call into C++, so torch.compile has nothing to trace. Torch's own optimizers use the same decorator.
 _not_traced: Callable[[Any], Any] = getattr(torch, "_disable_dynamo", lambda function: function)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(f"gluon: {sentence}", stacklevel=4)
 
 
 class Gluon(Checkpoints, torch.optim.Optimizer):
@@ -146,7 +142,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         if self._lr_is_a_factor and radius is None and geometry is None:
             hint_at_lr(self.param_groups, self._base)
         check_patterns(self._roles, self._names())
-        warn_of_rows(self.geometry, self._core.layers, self._module_roles, orthogonalizer)
+        warn_of_rows(self._rules_for(self._core.layers), self._core.layers, self._module_roles, orthogonalizer)
         # A rank's own gradients have other lengths than their mean, which clipping may have shortened.
         self._clipping = ClippingWatch() if self._collective is None and ignores_lengths(self._base) else None
 
@@ -198,10 +194,10 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
             geometry = self._rules_for(layers)
             self._check_norms(layers, geometry)
             if not sharded:
-                core = _core.Optimizer(layers, geometry, collective=self._collective, warn=_warn, **self._options)
+                core = _core.Optimizer(layers, geometry, collective=self._collective, warn=warn, **self._options)
         if sharded:
             parameters = {name: parameter for name, parameter, *_ in self._parameters()}
-            return ShardedCore(layers, parameters, geometry, self._options, _warn)
+            return ShardedCore(layers, parameters, geometry, self._options, warn)
         if self._collective is not None:
             check_layers(self._collective, layers, {"geometry": geometry, **self._options})
         return core
@@ -323,13 +319,17 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
 
     @property
     def geometry(self) -> _core.Geometry:
-        """The rules in use, including those of groups."""
-        return self._rules_for(self._layers(self._joined))
+        """The rules in use, including those of groups; those of transformers' Conv1D as Linear's."""
+        return self._geometry_of(self._layers(self._joined))
 
-    def _rules_for(self, layers: List[_core.Layer]) -> _core.Geometry:
+    def _geometry_of(self, layers: List[_core.Layer]) -> _core.Geometry:
         rules = [rule for index, group in enumerate(self.param_groups) for rule in self._rules_of(index, group)]
         geometry = _core.Geometry(rules + self._base.rules, self._base.momentum) if rules else self._base
-        geometry = without_frozen(geometry, self._names(), layers)
+        return without_frozen(geometry, self._names(), layers)
+
+    def _rules_for(self, layers: List[_core.Layer], geometry: Optional[_core.Geometry] = None) -> _core.Geometry:
+        """The rules in use, or those of `geometry`, for weights as they are stored."""
+        geometry = geometry or self._geometry_of(layers)
         return with_transposed(geometry, layers, self._module_roles, self._options["orthogonalizer"])
 
     def _rules_of(self, index: int, group: Mapping[str, Any]) -> List[Dict[str, Any]]:
@@ -380,7 +380,7 @@ class Gluon(Checkpoints, torch.optim.Optimizer):
         """Brings the layers whose rules have a sphere onto it; zeros become random points of it. Call it before training:
         the first step does the same for all but zeros, but its gradient is that of weights off the sphere."""
         self._refuse_dtensors("start_on_spheres", "call it before fully_shard()")
-        _core.start_on_spheres(self._core.layers, self.geometry, seed)
+        _core.start_on_spheres(self._core.layers, self._rules_for(self._core.layers), seed)
 
     def add_observer(self, observer: Any) -> None:
         self._refuse_dtensors("add_observer", "observers see whole layers")

@@ -1,6 +1,5 @@
 """Turns the parameters that a user passes into groups with names, and finds the role of each parameter."""
 
-import warnings
 from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 import torch
@@ -8,6 +7,7 @@ import torch
 from . import _core
 from .conv1d import TRANSPOSED, is_conv1d
 from .shards import whole_of
+from .warning import warn
 
 Parameters = Union[
     torch.nn.Module, Iterable[torch.Tensor], Iterable[Tuple[str, torch.Tensor]], Iterable[Dict[str, Any]]
@@ -75,7 +75,7 @@ def named_group(group: Mapping[str, Any], start: int) -> Dict[str, Any]:
     described = rest.get("role") is not None or rest.get("norm") is not None
     if not described:
         refuse_unnamed_matrices(entries)
-    return {**rest, **group_of(entries, start, warn=not described)}
+    return {**rest, **group_of(entries, start, described)}
 
 
 def refuse_unnamed_matrices(entries: Iterable[Any]) -> None:
@@ -96,15 +96,15 @@ def plain_name(name: str) -> str:
     return name[len("module.") :] if name.startswith("module.") else name
 
 
-def group_of(entries: List[Any], start: int, warn: bool = True) -> Dict[str, Any]:
-    """A group of tensors or (name, tensor) pairs; `start` is the number of the first one without a name."""
+def group_of(entries: List[Any], start: int, described: bool = False) -> Dict[str, Any]:
+    """A group of tensors or (name, tensor) pairs; `start` is the number of the first one without a name.
+    `described`: nothing is guessed from shapes."""
     named = [entry for entry in entries if isinstance(entry, (tuple, list))]
     if not named:
-        if entries and warn:
-            warnings.warn(
-                "gluon: parameters have no names, so their roles are guessed from their shapes, and an embedding or a "
+        if entries and not described:
+            warn(
+                "parameters have no names, so their roles are guessed from their shapes, and an embedding or a "
                 "head looks like any other matrix. Pass model.named_parameters(), or groups with a 'role'.",
-                stacklevel=5,
             )
         return {"params": entries, "param_names": [f"parameter.{start + i}" for i in range(len(entries))]}
     if len(named) != len(entries):

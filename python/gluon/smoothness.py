@@ -61,10 +61,11 @@ class SmoothnessRecorder:
         if optimizer._collective is not None:
             options = f"every {every}, start {start}, mode {mode}, dual {dual}"
             _core.check_agreement(optimizer._collective, "recorders", options)
-        measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
         self._optimizer = optimizer
         self._collective = optimizer._collective
         layers = optimizer._core.layers
+        measuring = _core.measuring_geometry(optimizer.geometry if geometry is None else geometry)
+        measuring = optimizer._rules_for(layers, measuring)
         owned = [optimizer._core.owns(i) for i in range(len(layers))]
         self._recorder = _core.Recorder(layers, measuring, every=every, start=start, mode=mode, dual=dual, owned=owned)
         self._trajectory = self._recorder.measured()

@@ -165,3 +165,46 @@ def test_gpt2_of_transformers():
     kinds = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
     assert [(row[0], row[3]) for row in turned] == [(f"transformer.h.*.{kind}.weight", "2") for kind in kinds]
     assert "hidden" not in report
+
+
+def rows_of(recorder, column):
+    return [(row["step"], row["layer"], row[column]) for row in recorder.rows()]
+
+
+@pytest.mark.parametrize("preset", ["unscion", "adamw"])
+@pytest.mark.parametrize("geometry", [None, RULES], ids=["own", "given"])
+def test_smoothness_is_that_of_linear_layers(preset, geometry):
+    recorders = []
+    for model in pair():
+        optimizer = gluon.Gluon(model, preset=preset)
+        rules = geometry and gluon.Geometry(geometry)
+        recorders.append(gluon.SmoothnessRecorder(optimizer, every=1, mode="full", geometry=rules))
+        train(model, optimizer)
+    for column in ("smoothness", "gradient"):
+        ours, theirs = (rows_of(recorder, column) for recorder in recorders)
+        assert len(ours) > 10
+        assert [row[:2] for row in ours] == [row[:2] for row in theirs]
+        assert [row[2] for row in ours] == pytest.approx([row[2] for row in theirs], rel=1e-2)
+
+
+def test_the_geometry_of_one_optimizer_serves_another():
+    model, other = pair()[0], pair()[0]
+    first = gluon.Gluon(model, radius="auto", steps=10)
+    second = gluon.Gluon(other, geometry=first.geometry)
+    assert second.routing_report() == first.routing_report()
+    assert repr(second.geometry) == repr(first.geometry)
+    for one, optimizer in ((model, first), (other, second)):
+        optimizer.start_on_spheres()
+        optimizer.initialize(seed=3)
+    assert distance(model, other) == 0
+
+
+def test_spheres_and_initial_weights_are_those_of_linear_layers():
+    conv1d, linear = pair()
+    for model in (conv1d, linear):
+        gluon.Gluon(model, radius="auto", steps=10).start_on_spheres()
+    assert distance(conv1d, linear) < 1e-6
+    for model in (conv1d, linear):
+        gluon.Scion(model).initialize()
+    lengths = [[p.norm().item() for p in model.parameters()] for model in (conv1d, linear)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.1)
