@@ -77,7 +77,7 @@ std::vector<GroupRadius> predict_radii(const TrajectoryFit& fits) {
 
 FullRadiusSamples at_full_radius(Trajectory trajectory, int64_t halvings) {
   FullRadiusSamples selection;
-  const double share = kFullRadius * std::ldexp(1.0, -static_cast<int>(std::min<int64_t>(halvings, 1000)));
+  const double share = kFullRadius * std::ldexp(1.0, -static_cast<int>(std::clamp<int64_t>(halvings, 0, 1000)));
   for (LayerTrajectory& layer : trajectory.layers) {
     double largest = 0;
     for (const Sample& sample : layer.samples) largest = std::fmax(largest, sample.radius);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 
 #include "gluon/fit/median.h"
@@ -146,6 +147,8 @@ TEST(FullRadius, ARunThatWentBackEndsAtHalvedRadii) {
   EXPECT_EQ(at_full_radius(trajectory).kept, 1);
   EXPECT_EQ(at_full_radius(trajectory, 2).kept, 3);
   EXPECT_EQ(at_full_radius(trajectory, 3).kept, 4);
+  EXPECT_EQ(at_full_radius(trajectory, std::numeric_limits<int64_t>::max()).kept, 4);
+  EXPECT_EQ(at_full_radius(trajectory, std::numeric_limits<int64_t>::min()).kept, 1);  // of a damaged facts.json
 }
 
 TEST(FullRadius, CountsTheSamples) {
